@@ -1,0 +1,38 @@
+# `make` lists the commands. Each of them first makes or repairs .venv, so
+# that there is nothing else to install: Python 3.11 or newer, git and make.
+#
+#   PYTHON=/path/to/python   which Python to make .venv with
+#   SERVE=0                  build the book without serving it
+#   PORT=8000                the first port to try
+#   ARGS=...                 more options for pytest
+
+PORT = 8000
+SERVE = 1
+PY = .venv/bin/python
+
+export PYTHON
+
+.PHONY: help setup book lab test clean
+
+help:
+	@echo 'make book    build the book and serve it on this machine'
+	@echo 'make lab     open the chapters in JupyterLab'
+	@echo 'make test    run every test, every chapter, the book in a browser'
+	@echo 'make setup   make or repair the environment, .venv'
+	@echo 'make clean   remove what was built, .venv included'
+
+setup:
+	@sh tools/setup.sh
+
+book: setup
+	@$(PY) tools/book.py --port $(PORT) --serve $(SERVE)
+
+lab: setup
+	@$(PY) -m jupyterlab chapters
+
+test: setup
+	@$(PY) -m pytest $(ARGS)
+
+clean:
+	rm -rf .venv _build .pytest_cache .hypothesis src/*.egg-info
+	find src tests tools book -name __pycache__ -type d -prune -exec rm -rf {} +

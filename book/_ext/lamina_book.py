@@ -1,0 +1,159 @@
+"""What the book needs beyond _config.yml.
+
+- nothing on a page comes from another machine: MathJax is copied in,
+  sphinx-thebe's script (which only loads others) is left out;
+- a page of a chapter knows the module that its cells are exported to;
+- hints and solutions are written from the exercises' own definitions.
+"""
+
+import importlib.util
+import posixpath
+import re
+import shutil
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SOLUTIONS = 'book/solutions'
+MARK = '<!-- every exercise goes here -->'
+
+# Names that signatures in the glossary or in docstrings may show, for which
+# there is no page. Sphinx compares tuples, which YAML cannot write.
+NITPICK_IGNORE = []
+
+
+def configure(app, config):
+    config.nitpick_ignore = [*config.nitpick_ignore, *NITPICK_IGNORE]
+    # Setting html_theme_options in _config.yml would replace all of
+    # jupyter-book's own.
+    config.html_theme_options.update(
+        navbar_persistent=[],           # the sidebar has a search field
+        show_toc_level=2,
+        use_fullscreen_button=False,
+        logo={'text': 'Lamina'},
+        pygments_light_style='lamina_pygments.LaminaLight',
+        pygments_dark_style='github-dark-high-contrast',
+    )
+    config.html_theme_options.pop('pygments_light_style')
+    config.html_theme_options.pop('pygments_dark_style')
+
+
+def drop_thebe(app):
+    """Take sphinx-thebe, which jupyter-book always loads, off the pages."""
+    for listeners in app.events.listeners.values():
+        listeners[:] = [listener for listener in listeners if
+                        listener.handler.__module__ != 'sphinx_thebe']
+    app.registry.css_files[:] = [
+        entry for entry in app.registry.css_files
+        if entry[0] != 'sphinx-thebe.css']
+
+
+# ---- mathematics ----------------------------------------------------------
+
+def use_local_mathjax(app, config):
+    config.mathjax_path = 'mathjax/tex-mml-chtml.js'
+
+
+def copy_mathjax(app, exception):
+    """Copy what tex-mml-chtml.js loads, 2 MB of the package's 24."""
+    if exception or app.builder.format != 'html':
+        return
+    package = importlib.util.find_spec('sphinx-mathjax-offline')
+    source = Path(package.origin).parent / 'static' / 'mathjax'
+    target = Path(app.outdir) / '_static' / 'mathjax'
+    target.mkdir(parents=True, exist_ok=True)
+    shutil.copy(source / 'tex-mml-chtml.js', target)
+    for folder in 'output/chtml', 'input/tex/extensions':
+        shutil.copytree(source / folder, target / folder, dirs_exist_ok=True)
+
+
+# ---- pages ----------------------------------------------------------------
+
+def module_of(docname):
+    """'chapters/02_strides' -> 'lamina/strides.py'; '' for other pages."""
+    match = re.fullmatch(r'chapters/\d\d_(\w+)', docname)
+    return f'lamina/{match[1]}.py' if match else ''
+
+
+def name_module(app, pagename, templatename, context, doctree):
+    """Let lamina.css write the module's name beside exported cells."""
+    module = module_of(pagename)
+    if module:
+        context['metatags'] = (context.get('metatags') or '') + (
+            f'<style>:root{{--lamina-module:"{module}"}}</style>')
+
+
+# ---- hints and solutions --------------------------------------------------
+
+def exercises():
+    """Every exercise of the course, in order."""
+    src = str(ROOT / 'src')
+    if src not in sys.path:
+        sys.path.insert(0, src)
+    from course.exercises import all_exercises
+    return all_exercises()
+
+
+def anchor(exercise_id):
+    """'02.1' -> 'exercise-02-1', the name other pages link to."""
+    return 'exercise-' + exercise_id.replace('.', '-')
+
+
+def fence(text):
+    """A fence that no line of `text` closes."""
+    ticks = [len(run) for run in re.findall('`{3,}', text)]
+    return '`' * max([3, *(n + 1 for n in ticks)])
+
+
+def solutions_markdown(items):
+    """The page's text: each hint and each solution folded by itself."""
+    parts = []
+    for item in items:
+        parts += [f'({anchor(item.id)})=', f'## {item.id} {item.title}', '']
+        parts += [item.statement.strip(), '']
+        for number, hint in enumerate(item.hints, 1):
+            parts += [f'::::::{{dropdown}} Hint {number}',
+                      hint.strip(), '::::::', '']
+        code = item.solution.strip('\n')
+        ticks = fence(code)
+        parts += ['::::::{dropdown} Solution',
+                  f'{ticks}python', code, ticks, '::::::', '']
+    return '\n'.join(parts)
+
+
+def write_solutions(app, docname, source):
+    if docname == SOLUTIONS:
+        source[0] = source[0].replace(MARK, solutions_markdown(exercises()))
+
+
+def solutions_are_outdated(app, env, added, changed, removed):
+    # They come from Python files, which Sphinx does not watch.
+    return [SOLUTIONS] if SOLUTIONS in env.found_docs else []
+
+
+def let_markdown_find_exercises(app, doctree):
+    """Make [...](../book/solutions.md#exercise-02-1) a valid link.
+
+    In such links MyST knows only a heading's own anchor.
+    """
+    env = app.env
+    if env.docname != SOLUTIONS:
+        return
+    slugs = env.metadata[SOLUTIONS].setdefault('myst_slugs', {})
+    for section in doctree.findall(lambda n: n.tagname == 'section'):
+        for name in section['ids']:
+            if name.startswith('exercise-'):
+                slugs[name] = (section.line, name, section[0].astext())
+
+
+def setup(app):
+    app.connect('config-inited', configure)
+    app.connect('config-inited', use_local_mathjax)
+    app.connect('builder-inited', drop_thebe, priority=1)
+    app.connect('build-finished', copy_mathjax)
+    app.connect('html-page-context', name_module)
+    app.connect('source-read', write_solutions)
+    app.connect('env-get-outdated', solutions_are_outdated)
+    app.connect('doctree-read', let_markdown_find_exercises)
+    return {'version': '1', 'parallel_read_safe': True,
+            'parallel_write_safe': True}
