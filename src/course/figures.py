@@ -111,7 +111,7 @@ def _draw_storage(card, group):
                 f"{first.dtype.name} ({itemsize} bytes) and {t.dtype.name} "
                 f"({t.dtype.itemsize} bytes); use bytes_of(storage, "
                 "dtype, dtype) to see the same bytes both ways")
-    total = first.storage.nbytes // itemsize
+    total = first.storage.nbytes() // itemsize
     start = 0
     if total > CELLS:       # begin where the first tensor begins
         lowest = _lowest(first.geometry)
@@ -263,7 +263,7 @@ def bytes_of(storage, *dtypes, title=None):
     storage = getattr(storage, "storage", storage)
     data = _raw(storage)
     total = len(data)
-    shown = data[:CELLS]
+    shown = bytes(data[:CELLS])
     width = 28
     rows = []           # (name, itemsize, values)
     for d in dtypes:
@@ -314,14 +314,13 @@ def bytes_of(storage, *dtypes, title=None):
 
 
 def _raw(storage):
-    """The bytes behind any object that lends them."""
-    for part in (storage, *(getattr(storage, name, None) for name in (
-            "buffer", "data", "memory", "bytes"))):
+    """The memory behind a storage, or behind any bytes-like object."""
+    for part in (storage, getattr(storage, "bytes", None)):
         try:
-            return bytes(memoryview(part).cast("B")[:4 * CELLS]) + bytes(
-                max(0, memoryview(part).nbytes - 4 * CELLS))
+            view = memoryview(part)
         except TypeError:
-            pass
+            continue
+        return view.cast("B") if view.nbytes else memoryview(b"")
     raise TypeError(f"bytes_of() draws a storage or a bytes-like object, "
                     f"got {type(storage).__name__}")
 
@@ -420,7 +419,8 @@ def graph(root, *, names=None, limit=100):
         edge_attr={"fontname": "Helvetica", "fontsize": "10",
                    "color": "#6b6b6b", "fontcolor": SOFT,
                    "arrowsize": "0.6"},
-        graph_attr={"rankdir": "LR", "nodesep": "0.15", "ranksep": "0.3"})
+        graph_attr={"rankdir": "LR", "nodesep": "0.15", "ranksep": "0.25",
+                    "pad": "0.1"})
     for node in drawn:
         view.draw(dot, f"n{number[id(node)]}", node)
     for node in drawn:
