@@ -31,14 +31,10 @@ def configure(app, config):
         show_toc_level=2,
         use_fullscreen_button=False,
         logo={'text': 'Lamina'},
-        pygments_light_style='lamina_pygments.LaminaLight',
-        pygments_dark_style='github-dark-high-contrast',
     )
-    config.html_theme_options.pop('pygments_light_style')
-    config.html_theme_options.pop('pygments_dark_style')
 
 
-def drop_thebe(app):
+def drop_thebe(app, config):
     """Take sphinx-thebe, which jupyter-book always loads, off the pages."""
     for listeners in app.events.listeners.values():
         listeners[:] = [listener for listener in listeners if
@@ -149,7 +145,7 @@ def let_markdown_find_exercises(app, doctree):
 def setup(app):
     app.connect('config-inited', configure)
     app.connect('config-inited', use_local_mathjax)
-    app.connect('builder-inited', drop_thebe, priority=1)
+    app.connect('config-inited', drop_thebe)
     app.connect('build-finished', copy_mathjax)
     app.connect('html-page-context', name_module)
     app.connect('source-read', write_solutions)
