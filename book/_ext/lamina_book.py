@@ -7,11 +7,12 @@
 """
 
 import importlib.util
-import posixpath
 import re
 import shutil
 import sys
 from pathlib import Path
+
+from sphinx.util import logging
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTIONS = 'book/solutions'
@@ -69,6 +70,19 @@ def module_of(docname):
     """'chapters/02_strides' -> 'lamina/strides.py'; '' for other pages."""
     match = re.fullmatch(r'chapters/\d\d_(\w+)', docname)
     return f'lamina/{match[1]}.py' if match else ''
+
+
+def warn_of_strays(app, env, added, changed, removed):
+    """Warn of a page that _toc.yml does not list, which is never built."""
+    root = Path(app.srcdir)
+    for path in sorted([*root.glob('chapters/*.ipynb'),
+                        *root.glob('book/**/*.md')]):
+        docname = path.relative_to(root).with_suffix('').as_posix()
+        if docname not in env.found_docs:
+            logging.getLogger(__name__).warning(
+                '%s is not listed in _toc.yml, so no page is made of it',
+                path.relative_to(root).as_posix())
+    return []
 
 
 def name_module(app, pagename, templatename, context, doctree):
@@ -150,6 +164,7 @@ def setup(app):
     app.connect('html-page-context', name_module)
     app.connect('source-read', write_solutions)
     app.connect('env-get-outdated', solutions_are_outdated)
+    app.connect('env-get-outdated', warn_of_strays)
     app.connect('doctree-read', let_markdown_find_exercises)
     return {'version': '1', 'parallel_read_safe': True,
             'parallel_write_safe': True}

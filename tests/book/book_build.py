@@ -1,0 +1,30 @@
+"""Builds the book as CI does, for the tests."""
+
+import importlib.util
+from pathlib import Path
+from types import SimpleNamespace
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_spec = importlib.util.spec_from_file_location(
+    'lamina_tools_book', ROOT / 'tools' / 'book.py')
+tools_book = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(tools_book)
+
+STRICT = '--all', '-W', '-n', '--keep-going'
+
+
+def toc_entries(path=ROOT / '_toc.yml'):
+    """The pages that _toc.yml lists, in reading order."""
+    toc = yaml.safe_load(path.read_text(encoding='utf-8'))
+    return [toc['root'], *(chapter['file'] for part in toc['parts']
+                           for chapter in part['chapters'])]
+
+
+def strict_build(source, output):
+    """Build as CI does. Returns .code, .text and .html, the pages' folder."""
+    code, text = tools_book.build(source, output, *STRICT)
+    return SimpleNamespace(code=code, text=text,
+                           html=Path(output) / '_build' / 'html')

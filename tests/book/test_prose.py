@@ -1,0 +1,109 @@
+"""What the text tells a reader to type exists."""
+
+import importlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = {'lamina', 'course'}
+# Named in the text as what Lamina is compared with, and not installed.
+NOT_OURS = {'torch'}
+
+
+def markdown(path):
+    """The Markdown of a page or of a notebook's text cells."""
+    text = path.read_text(encoding='utf-8')
+    if path.suffix == '.ipynb':
+        text = '\n\n'.join(''.join(cell['source'])
+                           for cell in json.loads(text)['cells']
+                           if cell['cell_type'] == 'markdown')
+    return text
+
+
+def pieces_of_code(text):
+    """The lines of fenced blocks, and the code spans."""
+    fence = re.compile(r'^(`{3,}|~{3,})[^\n]*\n(.*?)^\1', re.M | re.S)
+    for _, block in fence.findall(text):
+        yield from (line.strip() for line in block.splitlines())
+    for _, span in re.findall(r'(`+)(.+?)\1(?!`)', fence.sub('', text),
+                              re.S):
+        yield ' '.join(span.split())
+
+
+SOURCES = [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md',
+           *sorted((ROOT / 'book').glob('*.md')),
+           *sorted((ROOT / 'chapters').glob('*.ipynb'))]
+PIECES = [(path.name, piece) for path in SOURCES
+          for piece in pieces_of_code(markdown(path))]
+
+
+def found(pattern):
+    """(page, match) for each piece of code that begins with the pattern."""
+    return sorted({(page, match.group()) for page, piece in PIECES
+                   if (match := re.match(pattern, piece))})
+
+
+def test_the_reader_of_prose_sees_code():
+    text = 'Type `make book`, or\n\n```sh\ncourse check 02.1\n```\n'
+    assert set(pieces_of_code(text)) == {'make book', 'course check 02.1'}
+    assert len(found(r'course ')) > 5 and len(found(r'make ')) > 5
+
+
+def course_help(*words):
+    return subprocess.run(
+        [sys.executable, '-m', 'course', *words, '--help'], cwd=ROOT,
+        capture_output=True, encoding='utf-8',
+        env={**os.environ, 'PYTHONPATH': str(ROOT / 'src')})
+
+
+@pytest.mark.parametrize('command', sorted(
+    {match for _, match in found(r'course +[a-z-]+')}))
+def test_command_course(command):
+    name = command.split()[1]
+    done = course_help(name)
+    assert done.returncode == 0, done.stderr
+    for _, whole in found(rf'course +{name}\b.*'):
+        for option in re.findall(r'(?<=\s)--?[a-z][a-z-]*', whole):
+            assert option in done.stdout, f'{whole}: no option {option}'
+
+
+@pytest.mark.skipif(not shutil.which('make'), reason='make is not here')
+@pytest.mark.parametrize('command', sorted(
+    {match for _, match in found(r'make +[a-z]+')}))
+def test_command_make(command):
+    done = subprocess.run(['make', '-n', *command.split()[1:]], cwd=ROOT,
+                          capture_output=True, encoding='utf-8')
+    assert done.returncode == 0, done.stderr
+
+
+IMPORTS = found(r'(from +[\w.]+ +import +[\w, *]+|import +[\w.]+)')
+
+
+@pytest.mark.parametrize('page, line', IMPORTS)
+def test_import(page, line):
+    words = line.replace(',', ' ').split()
+    module = words[1]
+    top = module.split('.')[0]
+    if top in NOT_OURS:
+        return
+    loaded = importlib.import_module(module)
+    for name in words[3:] if words[0] == 'from' else []:
+        if name == 'as':
+            break
+        if name == '*' or hasattr(loaded, name):
+            continue
+        importlib.import_module(f'{module}.{name}')
+
+
+def test_files_that_are_named():
+    missing = [f'{page}: {name}' for page, name in found(
+        r'(chapters|src|tests|tools|book|bench)/[\w./-]*\w\.\w+')
+        if not (ROOT / name).exists()]
+    assert missing == []
