@@ -1,0 +1,736 @@
+"""From an answer to a verdict.
+
+The reader's function runs in a thread of its own, on copies of generated
+arguments, against the reference. Whatever it does (wrong values, endless
+loops, recursion, an exception) becomes a Verdict: text that a person can
+read, and never a traceback from in here.
+"""
+
+import ast
+import contextlib
+import copy
+import ctypes
+import functools
+import importlib.util
+import inspect
+import io
+import linecache
+import math
+import sys
+import textwrap
+import threading
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+from course import exercises, progress
+
+CALL_LIMIT = 5.0  # seconds for one call
+TOTAL_LIMIT = 20.0  # seconds for all of them
+SHRINK_LIMIT = 4.0
+GRACE = 1.5
+EXAMPLES = 200
+SHOWN = 300  # characters of a value
+COLUMN = 26
+
+
+@dataclass(frozen=True, repr=False)
+class Verdict:
+    """What a check found. str() of it is what the reader sees."""
+
+    id: str
+    kind: str
+    text: str
+    misconception: str | None = None
+
+    @property
+    def passed(self):
+        return self.kind == "passed"
+
+    def __bool__(self):
+        return self.passed
+
+    def __str__(self):
+        return self.text
+
+    __repr__ = __str__
+
+
+class TimeUp(BaseException):
+    """Raised inside the reader's function when its time is over."""
+
+
+@dataclass
+class Outcome:
+    """What one call did."""
+
+    value: object = None
+    error: BaseException | None = None
+    changed: str | None = None  # the argument that it changed, before it
+    printed: str = ""
+
+
+# Comparing: types, then shapes, then values
+
+
+def is_tensor(x):
+    return all(hasattr(x, a) for a in ("shape", "dtype", "tolist"))
+
+
+def kind_of(x):
+    """A type's name with its article."""
+    if x is None:
+        return "None"
+    cls = type(x)
+    name = cls.__name__
+    if cls.__module__ not in ("builtins", "__main__"):
+        name = f"{cls.__module__.partition('.')[0]} {name}"
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def same_kind(expected, answer):
+    if isinstance(expected, bool) or isinstance(answer, bool):
+        return isinstance(expected, bool) and isinstance(answer, bool)
+    if isinstance(expected, float):  # a whole number is a float's equal
+        return isinstance(answer, float | int)
+    if is_tensor(expected):
+        return type(expected).__name__ == type(answer).__name__
+    return isinstance(answer, type(expected))
+
+
+def differs(expected, answer, exercise, path=""):
+    """None if equal, else (kind, what is different)."""
+    at = f" at {path}" if path else ""
+    if not same_kind(expected, answer):
+        return "type", (f"{kind_of(expected)} is due{at}, "
+                        f"yours is {kind_of(answer)}")
+    if is_tensor(expected):
+        shapes = tuple(expected.shape), tuple(answer.shape)
+        if shapes[0] != shapes[1]:
+            return "shape", (f"the shape {shapes[0]} is due, yours is "
+                             f"{shapes[1]}")
+        if expected.dtype != answer.dtype:
+            return "dtype", (f"the dtype {expected.dtype} is due, yours is "
+                             f"{answer.dtype}")
+        return differs(expected.tolist(), answer.tolist(), exercise)
+    if isinstance(expected, list | tuple):
+        if len(expected) != len(answer):
+            return "shape", (f"{kind_of(expected)} of length {len(expected)} "
+                             f"is due{at}, yours has length {len(answer)}")
+        later = None
+        for i, pair in enumerate(zip(expected, answer, strict=True)):
+            found = differs(*pair, exercise, f"{path}[{i}]")
+            if found and found[0] != "value":  # types and shapes go first
+                return found
+            later = later or found
+        return later
+    if isinstance(expected, dict):
+        if expected.keys() != answer.keys():
+            return "shape", f"the keys{at} differ"
+        return next(filter(None, (
+            differs(expected[k], answer[k], exercise, f"{path}[{k!r}]")
+            for k in expected)), None)
+    equal = (same_number(expected, answer, exercise)
+             if isinstance(expected, float) else expected == answer)
+    if equal:
+        return None
+    return "value", f"the value{at} is different" if path else ""
+
+
+def same_number(expected, answer, exercise):
+    if math.isnan(expected) or math.isnan(answer):
+        return math.isnan(expected) and math.isnan(answer)
+    if (exercise.signed_zero and expected == answer == 0
+            and math.copysign(1, expected) != math.copysign(1, answer)):
+        return False
+    return expected == answer or (
+        math.isfinite(expected) and math.isfinite(answer) and math.isclose(
+            expected, answer, rel_tol=exercise.rtol, abs_tol=exercise.atol))
+
+
+# Calling
+
+
+class Output(io.TextIOBase):
+    """Takes what the reader's function prints, and forgets most of it."""
+
+    def __init__(self):
+        self.text = ""
+
+    def writable(self):
+        return True
+
+    def write(self, text):
+        if len(self.text) < 500:
+            self.text += text[:500]
+        return len(text)
+
+
+class Watch:
+    """The clock of the thread in which the reader's function runs."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.begun = self.args = None
+        self.limit = CALL_LIMIT
+        self.shrinking = False
+
+    def over(self):
+        return (self.begun is not None
+                and time.monotonic() - self.begun > self.limit)
+
+    def call(self, function, args):
+        with self.lock:
+            self.begun = time.monotonic()
+        try:
+            return function(*args)
+        finally:
+            with self.lock:
+                self.begun = None
+
+
+def freeze(x):
+    """A copy in which a change can be seen."""
+    if is_tensor(x):
+        return ("tensor", tuple(x.shape), x.tolist())
+    if isinstance(x, list | tuple):
+        return type(x).__name__, [freeze(v) for v in x]
+    if isinstance(x, dict):
+        return "dict", [(k, freeze(v)) for k, v in x.items()]
+    return repr(x)
+
+
+def attempt(exercise, function, args, watch):
+    """Call a function on fresh copies of the arguments."""
+    given = exercise.prepare(*copy.deepcopy(args))
+    before = [freeze(a) for a in given]
+    outcome, output = Outcome(), Output()
+    try:
+        with contextlib.redirect_stdout(output):
+            outcome.value = watch.call(function, given)
+    except TimeUp:
+        raise
+    except NotImplementedError as error:
+        outcome.error = error
+    except (Exception, SystemExit, GeneratorExit) as error:
+        outcome.error = error
+    outcome.printed = output.text
+    for i, (a, b) in enumerate(zip(given, before, strict=True)):
+        if freeze(a) != b:
+            outcome.changed = parameter(exercise.reference, i)
+            break
+    return outcome
+
+
+def parameter(function, index):
+    return list(inspect.signature(function).parameters)[index]
+
+
+def fault(exercise, args, expected, outcome):
+    """None if the outcome is right, else (kind, explanation)."""
+    if outcome.changed:
+        return "mutation", (
+            f"your function changes its argument `{outcome.changed}`: "
+            "the caller still needs it as it was")
+    if expected.error is not None:
+        wanted = type(expected.error)
+        if outcome.error is None:
+            return "no error", ""
+        if not isinstance(outcome.error, wanted):
+            return "error", ""
+        if exercise.judge_error:
+            message = exercise.judge_error(args, outcome.error)
+            return ("message", message) if message else None
+        return None
+    if outcome.error is not None:
+        return "error", ""
+    value = outcome.value
+    if value is None and expected.value is not None:
+        return "none", "your function returns None: is a `return` missing?"
+    if inspect.isgenerator(value):
+        return "generator", (
+            "your function returns a generator, which has computed nothing "
+            "yet: collect its values, as in list(...) or tuple(...)")
+    if inspect.iscoroutine(value):
+        value.close()
+        return "generator", "your function is `async`: take that word out"
+    if exercise.judge is None:
+        return differs(expected.value, value, exercise)
+    if not same_kind(expected.value, value):
+        return differs(expected.value, value, exercise)
+    message = exercise.judge(args, value, expected.value)
+    return ("value", message) if message else None
+
+
+def alike(exercise, args, expected, a, b):
+    """Do two outcomes go wrong (or right) in one way?"""
+    if (a.changed is None) != (b.changed is None):
+        return False
+    if a.error is not None or b.error is not None:
+        return (type(a.error) is type(b.error) and (
+            fault(exercise, args, expected, a) is None) == (
+            fault(exercise, args, expected, b) is None))
+    if exercise.judge is not None:
+        faults = [fault(exercise, args, expected, x) for x in (a, b)]
+        if None in faults:
+            return faults[0] == faults[1]
+        kinds = [(f[0], f[1].partition(":")[0]) for f in faults]
+        return kinds[0] == kinds[1]
+    try:
+        return (differs(a.value, b.value, exercise) is None
+                and type(a.value) is type(b.value))
+    except Exception:
+        return False
+
+
+# Inputs
+
+
+@functools.cache
+def strategy(exercise):
+    from hypothesis import strategies
+
+    return exercise.inputs(strategies)
+
+
+def settings(count):
+    import hypothesis
+
+    return hypothesis.settings(
+        max_examples=count, derandomize=True, database=None, deadline=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+        phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],
+        report_multiple_bugs=False)
+
+
+@functools.cache
+def samples(exercise):
+    """The same inputs for everybody, the shortest first."""
+    import hypothesis
+
+    found = {}
+
+    @settings(EXAMPLES)
+    @hypothesis.given(strategy(exercise))
+    def collect(args):
+        found.setdefault(repr(args), args)
+
+    collect()
+    for args in exercise.examples:
+        found.setdefault(repr(args), args)
+    return [found[key] for key in sorted(found, key=lambda k: (len(k), k))]
+
+
+def shrink(exercise, fails, start):
+    """The smallest input that Hypothesis can find on which `fails`."""
+    import hypothesis
+
+    seen, end = {}, time.monotonic() + SHRINK_LIMIT
+
+    def condition(args):
+        key = repr(args)
+        if key not in seen:
+            seen[key] = time.monotonic() < end and fails(args)
+        return seen[key]
+
+    try:
+        found = hypothesis.find(
+            strategy(exercise), condition, settings=settings(1000))
+    except (hypothesis.errors.HypothesisException,
+            hypothesis.errors.NoSuchExample):
+        return start
+    return found
+
+
+# Judging
+
+
+@contextlib.contextmanager
+def strict_numbers():
+    """A RuntimeWarning is an error: what overflows must not pass unseen."""
+    numpy = sys.modules.get("numpy")
+    floats = (numpy.errstate(divide="warn", over="warn", invalid="warn")
+              if numpy else contextlib.nullcontext())
+    with warnings.catch_warnings(), floats:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", RuntimeWarning)
+        yield
+
+
+def examine(exercise, function):
+    """The verdict on a function; it never raises, and always comes back."""
+    refusal = unfit(exercise, function)
+    if refusal:
+        return refusal
+    watch, result = Watch(), []
+    with contextlib.suppress(ImportError):
+        samples(exercise)  # outside the clock, and the same for all
+
+    def work():
+        try:
+            with strict_numbers():
+                result.append(judged(exercise, function, watch))
+        except TimeUp:
+            result.append(endless(exercise, watch))
+        except Exception as error:  # the checker's own fault: say so
+            result.append(Verdict(exercise.id, "broken", (
+                f"{exercise.id} could not be checked: "
+                f"{type(error).__name__}: {error}")))
+
+    size = threading.stack_size(16 * 1024 * 1024)
+    try:
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+    finally:
+        threading.stack_size(size)
+    return wait(exercise, thread, watch, result)
+
+
+def wait(exercise, thread, watch, result):
+    """Wait for the worker; stop it when one call takes too long."""
+    late, last, output = None, 0.0, sys.stdout
+    try:
+        while thread.is_alive():
+            thread.join(0.02)
+            now = time.monotonic()
+            with watch.lock:
+                if not watch.over():
+                    late = None
+                    continue
+                late = late or now
+                if now - last > 0.2:  # again, where the first was caught
+                    stop(thread)
+                    last = now
+            if now - late > GRACE:
+                sys.stdout = output  # the worker never gave it back
+                return endless(exercise, watch, still=True)
+    except KeyboardInterrupt:
+        stop(thread)
+        thread.join(GRACE)
+        sys.stdout = output
+        raise
+    return result[0] if result else endless(exercise, watch)
+
+
+def stop(thread):
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread.ident), ctypes.py_object(TimeUp))
+
+
+def endless(exercise, watch, still=False):
+    text = (f"{exercise.id} is not right yet: {exercise.name} was stopped "
+            f"after {watch.limit:g} seconds.\n\n"
+            + row("the input", exercise.shown(watch.args)) + "\n\n"
+            "Does the loop come nearer to its end in every round?")
+    if still:
+        text += ("\n\nIt could not be stopped and still runs: restart the "
+                 "kernel.")
+    return Verdict(exercise.id, "timeout", text)
+
+
+def judged(exercise, function, watch):
+    inputs = samples(exercise)
+    end = time.monotonic() + TOTAL_LIMIT
+    failing, outcomes, stubs = [], [], 0
+    for count, args in enumerate(inputs, 1):
+        watch.args = args
+        expected = attempt(exercise, exercise.reference, args, watch)
+        outcome = attempt(exercise, function, args, watch)
+        outcomes.append((args, expected, outcome))
+        stubs += is_stub(exercise, outcome)
+        if count == stubs and count >= 20 or count == stubs == len(inputs):
+            return unanswered(exercise)
+        found = fault(exercise, args, expected, outcome)
+        if found:
+            failing.append((args, expected, outcome, found))
+        if time.monotonic() > end:
+            if failing:
+                break
+            return Verdict(exercise.id, "slow", (
+                f"{exercise.id} is too slow: {count} inputs took more than "
+                f"{TOTAL_LIMIT:g} seconds.\n\n"
+                "How often does your code look at the same element?"))
+    if not failing:
+        return Verdict(exercise.id, "passed", (
+            f"{exercise.id} is right: {exercise.name} agrees with the "
+            f"reference on {len(inputs)} inputs.\n\n{exercise.after}"))
+    return wrong(exercise, function, watch, failing, outcomes)
+
+
+def is_stub(exercise, outcome):
+    return (isinstance(outcome.error, NotImplementedError)
+            and str(outcome.error) == f"exercise {exercise.id}")
+
+
+def unanswered(exercise):
+    return Verdict(exercise.id, "unanswered", (
+        f"{exercise.id} is not answered yet: write {exercise.name} in the "
+        f"exercise's cell, run the cell, then run this one again.\n"
+        f'hint("{exercise.id}") shows a first step.'))
+
+
+def wrong(exercise, function, watch, failing, outcomes):
+    """The verdict on an answer that fails: smallest input, known idea."""
+    first = failing[0]
+    watch.limit = 1.0
+
+    def both(args):
+        watch.args = args
+        expected = attempt(exercise, exercise.reference, args, watch)
+        outcome = attempt(exercise, function, args, watch)
+        return expected, outcome, fault(exercise, args, expected, outcome)
+
+    smallest = first[0]
+    message = None
+    with contextlib.suppress(TimeUp):
+        smallest = shrink(exercise, lambda a: bool(both(a)[2]), smallest)
+        if smallest is not first[0]:
+            result = both(smallest)
+            if result[2]:  # the same answer as a moment ago
+                first = (smallest, *result)
+        message = misconception(exercise, failing, outcomes, watch)
+    return report(exercise, function, *first, message)
+
+
+def misconception(exercise, failing, outcomes, watch):
+    """The message of the known wrong answer that behaves like this one."""
+    inputs = {repr(f[0]) for f in failing}
+    best, most = None, -1
+    for known in exercise.wrong:
+        agreed = 0
+        for args, expected, outcome in outcomes:
+            try:
+                other = attempt(exercise, known.function, args, watch)
+            except TimeUp:
+                other = Outcome(error=TimeUp())
+            if alike(exercise, args, expected, outcome, other):
+                agreed += 1
+            elif repr(args) in inputs:
+                break
+        else:
+            if agreed > most:
+                best, most = known.message, agreed
+    return best
+
+
+# Saying it
+
+
+def show(value):
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"({type(error).__name__} in its __repr__)"
+    return cut(text)
+
+
+def cut(text):
+    if len(text) > SHOWN:
+        half = SHOWN // 2
+        text = f"{text[:half]} ... {text[-half:]}"
+    return text
+
+
+def row(name, text):
+    text = cut(text).replace("\n", "\n" + " " * COLUMN)
+    return f"  {name:<{COLUMN - 2}}{text}"
+
+
+def raised(error):
+    text = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return f"raises {text}"
+
+
+def told(outcome):
+    if outcome.error is None:
+        return show(outcome.value)
+    return raised(outcome.error)
+
+
+def due(expected):
+    if expected.error is None:
+        return show(expected.value)
+    return f"raises {type(expected.error).__name__}"
+
+
+def own_line(error, function):
+    """(line, text) of the reader's code in which an exception arose."""
+    own = getattr(inspect.unwrap(function), "__code__", None)
+    found = None
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if own is not None and file == own.co_filename:
+            found = trace.tb_lineno, linecache.getline(file, trace.tb_lineno)
+        trace = trace.tb_next
+    return found
+
+
+def report(exercise, function, args, expected, outcome, found, message):
+    kind, detail = found
+    name, error = exercise.name, outcome.error
+    headline = {
+        "type": "the answer has the wrong type",
+        "shape": "the answer has the wrong shape",
+        "dtype": "the answer has the wrong dtype",
+        "mutation": "an argument was changed",
+        "none": "nothing is returned",
+        "generator": "nothing is computed",
+        "no error": "an exception is due",
+        "message": "the exception's message is not enough",
+    }.get(kind, "there is a wrong answer")
+    if kind == "error":
+        if is_stub(exercise, outcome):
+            headline = "the stub's last line is still reached"
+        elif isinstance(error, RecursionError):
+            kind = "recursion"
+            headline = f"{name} calls itself too deeply"
+            detail = ("Python allows about a thousand calls inside each "
+                      "other: can a list hold what is still to be done?")
+        elif isinstance(error, RuntimeWarning):
+            kind = "warning"
+            headline = f"{name} warns"
+            detail = ("a check takes a RuntimeWarning for an error: an "
+                      "overflow or an invalid value must not pass unseen")
+        else:
+            headline = f"{name} raises {type(error).__name__}"
+    lines = [f"{exercise.id} is not right yet: {headline}.", "",
+             row("smallest failing input", exercise.shown(args)),
+             row("expected", due(expected)), row("yours", told(outcome))]
+    where = own_line(error, function) if error is not None else None
+    if where:
+        lines.append(row(f"in line {where[0]}", where[1].strip()))
+    if outcome.printed:
+        printed = "\n".join(outcome.printed.rstrip().split("\n")[:10])
+        lines.append(row("it prints", printed))
+    if detail:
+        lines += ["", paragraph(f"{detail[0].upper()}{detail[1:]}"
+                                + ("" if detail[-1] in ".?" else "."))]
+    if message:
+        lines += ["", paragraph(message)]
+    return Verdict(exercise.id, kind, "\n".join(lines), message)
+
+
+def paragraph(text):
+    return textwrap.fill(text, 75, break_long_words=False,
+                         break_on_hyphens=False)
+
+
+# Finding the reader's function
+
+
+def unfit(exercise, function):
+    """A verdict on what is no answer at all, or None."""
+    name, ident = exercise.name, exercise.id
+    if not callable(function):
+        return Verdict(ident, "type", (
+            f"{ident} needs a function: {name} is {kind_of(function)}."))
+    inner = function
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    inner = inspect.unwrap(inner)
+    home = getattr(inner, "__module__", None) or ""
+    if home.partition(".")[0] in ("course", "lamina"):
+        return Verdict(ident, "reference", (
+            f"{ident} wants your own function: this {name} comes from "
+            f"{home}. Write it in the exercise's cell, and run that cell."))
+    if same_source(exercise, inner):
+        return Verdict(ident, "reference", (
+            f"{ident} wants your own function: this {name} is the one that "
+            "the chapter defines. Run the exercise's cell."))
+    try:
+        signature = inspect.signature(function)
+        wanted = list(inspect.signature(exercise.reference).parameters)
+        signature.bind(*wanted)
+    except TypeError:
+        return Verdict(ident, "signature", (
+            f"{ident} needs {name}({', '.join(wanted)}); yours is "
+            f"{name}{signature}."))
+    except ValueError:  # a builtin without a signature
+        pass
+    return None
+
+
+def same_source(exercise, function):
+    """Is this the function of that name that the chapter exports?"""
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+        mine = ast.parse(source).body[0]
+    except (OSError, TypeError, SyntaxError, IndexError):
+        return False
+    folder = library()
+    if folder is None:
+        return False
+    for path in folder.glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if f"def {exercise.name}(" not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if (isinstance(node, ast.FunctionDef)
+                    and node.name == exercise.name
+                    and ast.dump(node) == ast.dump(mine)):
+                return True
+    return False
+
+
+def library():
+    """The folder of lamina, found without importing it."""
+    loaded = sys.modules.get("lamina")
+    places = list(getattr(loaded, "__path__", None) or ())
+    if not places:
+        with contextlib.suppress(ValueError, ImportError):
+            spec = importlib.util.find_spec("lamina")
+            places = list(spec.submodule_search_locations or ()) if spec else []
+    return Path(places[0]) if places else None
+
+
+def namespace():
+    """The names of the notebook: IPython's, else those of __main__."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return shell.user_ns if shell else vars(sys.modules["__main__"])
+
+
+def check(ident):
+    """Check your answer to an exercise, as in check("02.1").
+
+    Takes your function from this notebook and compares it with the
+    reference on many inputs. Returns a Verdict, which shows itself.
+    """
+    exercise = exercises.find(ident)
+    names = namespace()
+    if exercise.name not in names:
+        return Verdict(exercise.id, "missing", (
+            f"{exercise.id} is not answered yet: there is no "
+            f"{exercise.name} in this notebook. Write it in the exercise's "
+            "cell, and run that cell."))
+    verdict = examine(exercise, names[exercise.name])
+    progress.record(verdict)
+    return verdict
+
+
+_hinted = {}
+
+
+def hint(ident):
+    """Print the next hint to an exercise, one step further each time."""
+    exercise = exercises.find(ident)
+    step = min(_hinted.get(exercise.id, 0), len(exercise.hints) - 1)
+    _hinted[exercise.id] = step + 1
+    print(hint_text(exercise, step))
+
+
+def hint_text(exercise, step):
+    count = len(exercise.hints)
+    text = (f"Hint {step + 1} of {count} to {exercise.id}. "
+            f"{exercise.hints[step]}")
+    if step == count - 1:
+        text += f' There is no further hint; solution("{exercise.id}") '
+        text += "shows an answer."
+    return paragraph(text)
+
+
+def solution(ident):
+    """Print an answer to an exercise."""
+    print(exercises.find(ident).solution, end="")
