@@ -31,7 +31,7 @@ TOTAL_LIMIT = 20.0  # seconds for all of them
 SHRINK_LIMIT = 4.0
 GRACE = 1.5
 EXAMPLES = 200
-SHOWN = 300  # characters of a value
+SHOWN = 240  # characters of a value
 COLUMN = 26
 
 
@@ -336,7 +336,7 @@ def shrink(exercise, fails, start):
 
     try:
         found = hypothesis.find(
-            strategy(exercise), condition, settings=settings(1000))
+            strategy(exercise), condition, settings=settings(400))
     except (hypothesis.errors.HypothesisException,
             hypothesis.errors.NoSuchExample):
         return start
@@ -604,6 +604,8 @@ def report(exercise, function, args, expected, outcome, found, message):
     if outcome.printed:
         printed = "\n".join(outcome.printed.rstrip().split("\n")[:10])
         lines.append(row("it prints", printed))
+    if kind == "value" and not exercise.judge and len(told(outcome)) < 60:
+        detail = ""  # a short value shows by itself where it is wrong
     if detail:
         lines += ["", paragraph(f"{detail[0].upper()}{detail[1:]}"
                                 + ("" if detail[-1] in ".?" else "."))]

@@ -9,7 +9,7 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class Exercise:
     inputs: from hypothesis.strategies to a strategy of argument tuples,
     plain data only. examples: argument tuples that are always tried.
     prepare: from such a tuple to the real arguments. call: a format
-    string that shows the call. judge(args, answer, expected): None, or
+    string that shows the call; describe(args): words in its place, or
+    None. judge(args, answer, expected): None, or
     what is wrong ("kind: detail"), where an answer is not unique.
     judge_error(args, error): the same for an exception that is due.
     rtol, atol: for floats, both 0 by default. hints: steps, in order.
@@ -57,12 +58,13 @@ class Exercise:
     examples: tuple = ()
     prepare: Callable = same
     call: str | None = None
+    describe: Callable | None = None
     judge: Callable | None = None
     judge_error: Callable | None = None
     rtol: float = 0.0
     atol: float = 0.0
     signed_zero: bool = False
-    helpers: tuple = field(default=())
+    helpers: tuple = ()
 
     @property
     def chapter(self):
@@ -75,6 +77,9 @@ class Exercise:
 
     def shown(self, args):
         """The call as a reader would type it."""
+        words = self.describe(args) if self.describe else None
+        if words:
+            return words
         texts = [repr(a) for a in args]
         if self.call:
             return self.call.format(*texts)

@@ -110,14 +110,21 @@ def inputs(st):
         return st.sampled_from([
             (columns, 1), (1, rows), (columns + 1, 1), (0, 1)])
 
-    # As many elements as the largest layout reaches: one end for all.
-    values = st.lists(st.integers(-4, 4).map(float), min_size=12,
-                      max_size=12)
+    def matrix(rows, columns):
+        """(values, strides), with as many values as the strides reach."""
+        def filled(strides):
+            last = ((rows - 1) * strides[0] + (columns - 1) * strides[1]
+                    if rows and columns else -1)
+            values = st.lists(st.integers(-4, 4).map(float),
+                              min_size=last + 1, max_size=last + 1)
+            return st.tuples(values, st.just(strides))
+
+        return layouts(rows, columns).flatmap(filled)
 
     def arguments(sizes):
         n, k, m = sizes
-        return st.tuples(values, layouts(n, k), values, layouts(k, m),
-                         st.just(n), st.just(k), st.just(m))
+        return st.builds(
+            lambda a, b: (*a, *b, n, k, m), matrix(n, k), matrix(k, m))
 
     size = st.sampled_from([1, 2, 3, 0])
     return st.tuples(size, size, size).flatmap(arguments)

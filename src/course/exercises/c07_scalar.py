@@ -86,13 +86,8 @@ def not_seen(root, parents):
 
 
 def whole_graph(root, parents):
-    order, seen = [], set()
-    for start in parents:
-        if start not in seen:
-            part = topological_order(start, parents)
-            order += [n for n in part if n not in seen]
-            seen.update(part)
-    return order
+    everything = {**parents, "all": tuple(parents)}
+    return topological_order("all", everything)[:-1]
 
 
 def without_root(root, parents):
@@ -145,7 +140,7 @@ def judge(args, answer, expected):
     except TypeError:
         return "strange: the list holds something that is no node"
     if len(place) < len(answer):
-        node = next(n for n in answer if answer.count(n) > 1)
+        node = next(n for i, n in enumerate(answer) if place[n] != i)
         return f"twice: node {node!r} stands in the list more than once"
     due = set(expected)
     for node in answer:
@@ -171,6 +166,15 @@ def ladder(length):
         i: (i - 1, i - 1) if i else () for i in range(length)}
 
 
+def describe(args):
+    """A long graph in few words."""
+    root, parents = args
+    if len(parents) > 20:
+        times = "twice" if len(parents[root]) == 2 else "once"
+        return (f"topological_order({root}, parents), a chain of "
+                f"{len(parents)} nodes: each uses the one before {times}")
+
+
 def inputs(st):
     def graph(size):
         made = st.tuples(*(
@@ -193,6 +197,7 @@ exercises = (Exercise(
     reference=topological_order,
     inputs=inputs,
     judge=judge,
+    describe=describe,
     examples=(
         (0, {0: ()}), (1, {0: (), 1: (0, 0)}), (1, {0: (), 1: (), 2: (0,)}),
         (3, {0: (), 1: (0,), 2: (0,), 3: (1, 2)}),
