@@ -262,6 +262,9 @@ def bytes_of(storage, *dtypes, title=None):
         dtypes = (storage.dtype,)
     storage = getattr(storage, "storage", storage)
     data = _raw(storage)
+    if dtypes and not hasattr(storage, "read"):
+        raise TypeError(f"this {type(storage).__name__} has no read(dtype, "
+                        "index): give a storage, or no dtype")
     total = len(data)
     shown = bytes(data[:CELLS])
     width = 28
@@ -308,7 +311,7 @@ def bytes_of(storage, *dtypes, title=None):
         card.note(12, f"{total - len(shown)} bytes left out")
     text = f"bytes: {shown[:16].hex(' ')}" + (" ..." if total > 16 else "")
     for name, _, values in rows:
-        text += f"; {name} {' '.join(values[:8])}"
+        text += f"; {name} {' '.join(values[:8]) or 'none'}"
         text += " ..." if len(values) > 8 else ""
     return Drawing(card.svg(title or "Bytes", text), text)
 
@@ -425,10 +428,14 @@ def graph(root, *, names=None, limit=100):
         view.draw(dot, f"n{number[id(node)]}", node)
     for node in drawn:
         me = f"n{number[id(node)]}"
+        whole = True
         for k, parent in enumerate(view.parents(node)):
             i = number[id(parent)]
-            source = f"n{i}" if i < limit else "cut"
-            view.edge(dot, source, me, node, k)
+            if i < limit:
+                view.edge(dot, f"n{i}", me, node, k)
+            whole = whole and i < limit
+        if not whole:       # one edge stands for all
+            dot.edge("cut", view.entry(me, node))
     if left_out:
         dot.node("cut", f"{left_out} node{'s'[:left_out > 1]} left out",
                  style="dashed", fontcolor=SOFT)
@@ -483,12 +490,14 @@ class _Scalars:
                      fillcolor=OPERATOR, margin="0.02")
             dot.edge(name + "op", name)
 
+    def entry(self, name, value):
+        """The box or circle at which the edges to a value end."""
+        return name if self.brief else name + "op"
+
     def edge(self, dot, source, target, value, k):
-        if self.brief:
-            return dot.edge(source, target)
         factors = getattr(value, "locals", None)
-        label = _short(factors[k]) if factors else ""
-        dot.edge(source, target + "op", label=label)
+        label = _short(factors[k]) if factors and not self.brief else None
+        dot.edge(source, self.entry(target, value), label=label)
 
     def words(self, root, count, left_out):
         said = f"graph: {count} value{'s'[:count != 1]}"
@@ -533,6 +542,9 @@ class _Tensors:
             lines.append(f'<font color="{GRAD}">grad '
                          f'{_html(_numbers(grad))}</font>')
         dot.node(name, f"<{'<br/>'.join(lines)}>", fillcolor=fill)
+
+    def entry(self, name, node):
+        return name
 
     def edge(self, dot, source, target, node, k):
         dot.edge(source, target)
