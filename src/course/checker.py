@@ -361,7 +361,7 @@ def strict_numbers():
 def examine(exercise, function):
     """The verdict on a function; it never raises, and always comes back."""
     refusal = unfit(exercise, function)
-    if refusal:
+    if refusal is not None:
         return refusal
     watch, result = Watch(), []
     with contextlib.suppress(ImportError):

@@ -364,7 +364,7 @@ def redefinitions(chapter, pieces):
     the former: these are repeated on purpose. So are the branches of an
     `if` or a `try`.
     """
-    seen = {}
+    seen = {i.bound: (i.cell, i) for p in pieces for i in p.imports}
     for piece in pieces:
         for node in piece.tree.body:
             for name, _ in defined([node]):
@@ -374,8 +374,10 @@ def redefinitions(chapter, pieces):
                 if first[1] is not node and not uses(node, name):
                     where = ("above in this cell" if first[0] is piece.cell
                              else f"in {first[0].label}")
+                    how = ("imported" if isinstance(first[1], Import)
+                           else "defined")
                     yield Problem(chapter.path.name, (
-                        f"{name!r} is already defined {where}: rename one, "
+                        f"{name!r} is already {how} {where}: rename one, "
                         "or export only one of them"), piece.cell, node.lineno)
 
 
@@ -583,11 +585,6 @@ def undefined_names(chapter, pieces, text, places, names_of):
     found = checker.Checker(tree, chapter.path.name).messages
     for message in sorted(found, key=lambda m: (m.lineno, m.col)):
         place = places[message.lineno - 1]
-        if isinstance(message, messages.RedefinedWhileUnused):
-            cell, line = place or (None, None)
-            yield Problem(chapter.path.name, (
-                f"{message.message_args[0]!r} replaces an import of the same "
-                "name: rename one of them"), cell, line)
         if not isinstance(message, bad):
             continue
         name = message.message_args[0]
