@@ -128,6 +128,13 @@ def test_relu_has_no_slope_at_zero():
     assert forward(lambda x: x.relu(), 0.0) == (0.0, [0.0])
 
 
+def test_division_by_a_tiny_number():
+    """The square of the divisor would be zero."""
+    value, slopes = reverse(BINARY["div"], 1e-200, 1e-200)
+    assert (value, slopes) == (1.0, [1e200, -1e200])
+    assert forward(BINARY["div"], 1e-200, 1e-200) == (1.0, slopes)
+
+
 # --- random graphs ------------------------------------------------------
 
 def build(program, leaves):
@@ -359,6 +366,10 @@ def test_numbers_that_have_no_derivative(kind):
         kind(2.0) ** kind(3.0)
     with pytest.raises(ZeroDivisionError):
         kind(1.0) / kind(0.0)
+    with pytest.raises(OverflowError, match="exp.1000"):
+        kind(1000.0).exp()
+    with pytest.raises(OverflowError, match="1e[+]200 [*][*] 2"):
+        kind(1e200) ** 2
 
 
 @pytest.mark.parametrize("wrong", ["1", None, Value(1.0)])
