@@ -399,11 +399,14 @@ def import_problems(chapter, pieces, names_of):
 
             if isinstance(node, ast.Import):
                 for name in node.names:
-                    if name.name.partition(".")[0] == "lamina":
+                    top, _, layer = name.name.partition(".")
+                    if top == "lamina" and not (
+                            name.asname and layer in names_of):
                         yield problem(
                             f"`import {name.name}` depends on the layers to "
-                            "come: import names from one earlier layer, as "
-                            "in `from lamina.storage import Storage`")
+                            "come: import from one earlier layer, as in "
+                            "`from lamina.storage import Storage` or "
+                            "`import lamina.storage as storage`")
                 continue
             if node.level:
                 yield problem(
