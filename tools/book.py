@@ -16,10 +16,10 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILT = ROOT / '_build' / 'html'
 
 
-def build(source=ROOT, output=None, *options):
+def build(source, output=None, *options):
     """Run jupyter-book; returns its exit code and what it printed."""
-    command = [sys.executable, '-m', 'jupyter_book', 'build', str(source),
-               *options]
+    program = 'from jupyter_book.cli.main import main; main()'
+    command = [sys.executable, '-c', program, 'build', str(source), *options]
     if output is not None:
         command += ['--path-output', str(output)]
     # jupyter-book's own messages are not ASCII.
@@ -74,7 +74,7 @@ def main():
 
     print('Building the book.', flush=True)
     start = time.monotonic()
-    code, text = build(ROOT, None)
+    code, text = build(ROOT)
     warnings = [line for line in text.splitlines() if 'WARNING' in line
                 or 'ERROR' in line]
     if code:

@@ -100,8 +100,8 @@ def exercises():
     src = str(ROOT / 'src')
     if src not in sys.path:
         sys.path.insert(0, src)
-    from course.exercises import all_exercises
-    return all_exercises()
+    from course.exercises import load
+    return load()
 
 
 def anchor(exercise_id):

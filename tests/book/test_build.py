@@ -48,17 +48,17 @@ def test_exported_cells_name_their_module(html):
 
 
 def test_every_exercise_has_a_section_of_hints(html):
-    from course.exercises import all_exercises
+    from course.exercises import load
     page = (html / 'book/solutions.html').read_text('utf-8')
-    ids = [exercise.id for exercise in all_exercises()]
+    ids = [exercise.id for exercise in load()]
     assert {number[:2] for number in ids} == {c[:2] for c in CHAPTERS}
     for number in ids:
         assert f'id="exercise-{number.replace(".", "-")}"' in page
 
 
 def test_no_chapter_page_holds_a_solution(html):
-    from course.exercises import all_exercises
-    for exercise in all_exercises():
+    from course.exercises import load
+    for exercise in load():
         body = [line.strip() for line in exercise.solution.splitlines()
                 if len(line.strip()) > 30]
         for page in html.glob(f'_sources/chapters/{exercise.id[:2]}_*'):
