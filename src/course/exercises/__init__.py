@@ -37,10 +37,10 @@ class Exercise:
     plain data only. examples: argument tuples that are always tried.
     prepare: from such a tuple to the real arguments. call: a format
     string that shows the call; describe(args): words in its place, or
-    None. judge(args, answer, expected): None, or
-    what is wrong ("kind: detail"), where an answer is not unique.
-    judge_error(args, error): the same for an exception that is due.
-    rtol, atol: for floats, both 0 by default. hints: steps, in order.
+    None. judge(args, answer, expected): None, or what is wrong ("kind:
+    detail"), where an answer is not unique. judge_error(args, error): the
+    same for an exception that is due. rtol, atol: for floats, both 0 by
+    default. imports: what the solution needs before it. hints: steps.
     after: what PyTorch does, shown once the answer is right.
     """
 
@@ -64,7 +64,7 @@ class Exercise:
     rtol: float = 0.0
     atol: float = 0.0
     signed_zero: bool = False
-    helpers: tuple = ()
+    imports: str = ""
 
     @property
     def chapter(self):
@@ -72,8 +72,8 @@ class Exercise:
 
     @property
     def solution(self):
-        parts = (*self.helpers, self.reference)
-        return "\n\n".join(inspect.getsource(f) for f in parts)
+        source = inspect.getsource(self.reference)
+        return f"{self.imports}\n\n\n{source}" if self.imports else source
 
     def shown(self, args):
         """The call as a reader would type it."""

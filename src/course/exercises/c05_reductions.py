@@ -133,6 +133,7 @@ exercises = (Exercise(
     statement=STATEMENT,
     stub=STUB,
     reference=logsumexp,
+    imports="import math",
     inputs=inputs,
     rtol=1e-9,
     atol=1e-9,

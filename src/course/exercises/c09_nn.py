@@ -125,6 +125,7 @@ exercises = (Exercise(
     statement=STATEMENT,
     stub=STUB,
     reference=cross_entropy,
+    imports="import math",
     inputs=inputs,
     rtol=1e-9,
     atol=1e-9,

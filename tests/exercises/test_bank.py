@@ -1,0 +1,97 @@
+"""The banks of known answers test the checker, and it tests them."""
+
+import ast
+import types
+
+import pytest
+
+from course import checker, exercises
+
+ALL = exercises.load()
+
+
+def own(function, name):
+    """The same code, as if it had been written in a notebook."""
+    made = types.FunctionType(
+        function.__code__, function.__globals__, name,
+        function.__defaults__, function.__closure__)
+    made.__module__ = "__main__"
+    return made
+
+
+def pairs(of):
+    return [pytest.param(e, x, id=f"{e.id}-{getattr(x, 'function', x).__name__}")
+            for e in ALL for x in of(e)]
+
+
+def ready(exercise):
+    """An exercise on tensors needs the library."""
+    if exercise.chapter == 8:
+        lamina = pytest.importorskip("lamina")
+        assert hasattr(lamina, "tensor")
+
+
+@pytest.mark.parametrize("exercise, wrong", pairs(lambda e: e.wrong))
+def test_a_wrong_answer_is_refused_by_name(exercise, wrong):
+    ready(exercise)
+    verdict = checker.examine(exercise, own(wrong.function, exercise.name))
+    assert not verdict.passed
+    assert verdict.misconception == wrong.message, str(verdict)
+    assert "smallest failing input" in str(verdict)
+    assert len(str(verdict)) < 2000
+
+
+@pytest.mark.parametrize(
+    "exercise, right", pairs(lambda e: (e.reference, *e.right)))
+def test_a_right_answer_is_accepted(exercise, right):
+    ready(exercise)
+    verdict = checker.examine(exercise, own(right, exercise.name))
+    assert verdict.passed, str(verdict)
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.id)
+def test_the_stub_is_no_answer_and_no_error(exercise):
+    ready(exercise)
+    names = {"__name__": "__main__"}
+    exec(exercise.stub, names)
+    verdict = checker.examine(exercise, names[exercise.name])
+    assert verdict.kind == "unanswered"
+    assert "Error" not in str(verdict)
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.id)
+def test_the_solution_passes(exercise):
+    ready(exercise)
+    names = {"__name__": "__main__"}
+    exec(compile(exercise.solution, "the solution", "exec"), names)
+    assert checker.examine(exercise, names[exercise.name]).passed
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.id)
+def test_the_definition_is_whole(exercise):
+    assert exercise.id.startswith(f"{exercise.chapter:02d}.")
+    assert exercise.statement.startswith(f"**Exercise {exercise.id}.**")
+    assert f"`{exercise.name}(" in exercise.statement
+    function, = ast.parse(exercise.stub).body
+    assert function.name == exercise.name
+    assert isinstance(function.body[-1], ast.Raise)
+    assert exercise.stub.endswith(
+        f'raise NotImplementedError("exercise {exercise.id}")')
+    assert len(function.args.args) == (
+        exercise.reference.__code__.co_argcount)
+    assert len(exercise.wrong) >= 3 and exercise.right
+    assert len({w.message for w in exercise.wrong}) == len(exercise.wrong)
+    assert all("?" in w.message for w in exercise.wrong)
+    assert len(exercise.hints) >= 2 and exercise.after
+    for text in (exercise.statement, exercise.stub):
+        assert max(map(len, text.split("\n"))) <= 79
+    assert "!" not in exercise.statement + exercise.after
+
+
+def test_the_same_inputs_for_everybody():
+    for exercise in ALL:
+        first = checker.samples(exercise)
+        checker.samples.cache_clear()
+        checker.strategy.cache_clear()
+        assert repr(checker.samples(exercise)) == repr(first)
+        assert len(first) >= 50
