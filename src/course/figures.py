@@ -414,15 +414,15 @@ def graph(root, *, names=None, limit=100):
     drawn, left_out = nodes[:limit], max(0, len(nodes) - limit)
     view.brief = len(drawn) > BRIEF
     dot = _digraph_class()(
-        node_attr={"fontname": "Helvetica", "fontsize": "11",
+        node_attr={"fontname": "Helvetica", "fontsize": "12",
                    "shape": "box", "style": "filled",
                    "fillcolor": CARD, "color": "#6b6b6b",
-                   "margin": "0.08,0.04", "height": "0.3",
+                   "margin": "0.05,0.03", "height": "0.3",
                    "width": "0.3"},
-        edge_attr={"fontname": "Helvetica", "fontsize": "10",
+        edge_attr={"fontname": "Helvetica", "fontsize": "11",
                    "color": "#6b6b6b", "fontcolor": SOFT,
-                   "arrowsize": "0.6"},
-        graph_attr={"rankdir": "LR", "nodesep": "0.15", "ranksep": "0.25",
+                   "arrowsize": "0.5"},
+        graph_attr={"rankdir": "LR", "nodesep": "0.12", "ranksep": "0.1",
                     "pad": "0.1"})
     for node in drawn:
         view.draw(dot, f"n{number[id(node)]}", node)
