@@ -362,7 +362,7 @@ def test_numbers_that_have_no_derivative(kind):
         kind(-2.0) ** 0.5
     with pytest.raises(ValueError, match="no finite derivative"):
         kind(0.0) ** 0.5
-    with pytest.raises(TypeError, match="plain number"):
+    with pytest.raises(TypeError, match="must be a number"):
         kind(2.0) ** kind(3.0)
     with pytest.raises(ZeroDivisionError):
         kind(1.0) / kind(0.0)

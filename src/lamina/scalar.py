@@ -83,9 +83,8 @@ def _log(x):
 def _power(x, exponent):
     """x ** exponent and its derivative, for a plain number exponent."""
     if not isinstance(exponent, Real):
-        raise TypeError(f"expected a plain number as exponent, got "
-                        f"{exponent!r}; for x ** y of two values write "
-                        "(y * x.log()).exp()")
+        raise TypeError(f"the exponent must be a number, got {exponent!r}: "
+                        "use (y * x.log()).exp()")
     exponent = float(exponent)
     if x < 0 and not exponent.is_integer():
         raise ValueError(f"{x} ** {exponent} is not a real number: a "
