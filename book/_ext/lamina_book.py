@@ -120,7 +120,10 @@ def solutions_markdown(items):
     parts = []
     for item in items:
         parts += [f'({anchor(item.id)})=', f'## {item.id} {item.title}', '']
-        parts += [item.statement.strip(), '']
+        # In the chapter it begins with its number, here that is above it.
+        statement = re.sub(r'^\*\*Exercise [\d.]+\*\*\s*', '',
+                           item.statement.strip())
+        parts += [statement, '']
         for number, hint in enumerate(item.hints, 1):
             parts += [f'::::::{{dropdown}} Hint {number}',
                       hint.strip(), '::::::', '']
