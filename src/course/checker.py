@@ -174,7 +174,7 @@ class Watch:
         self.lock = threading.Lock()
         self.begun = self.args = None
         self.limit = CALL_LIMIT
-        self.shrinking = False
+        self.output = Output()
 
     def over(self):
         return (self.begun is not None
@@ -205,17 +205,16 @@ def attempt(exercise, function, args, watch):
     """Call a function on fresh copies of the arguments."""
     given = exercise.prepare(*copy.deepcopy(args))
     before = [freeze(a) for a in given]
-    outcome, output = Outcome(), Output()
+    outcome, watch.output.text = Outcome(), ""
     try:
-        with contextlib.redirect_stdout(output):
-            outcome.value = watch.call(function, given)
+        outcome.value = watch.call(function, given)
     except TimeUp:
         raise
     except NotImplementedError as error:
         outcome.error = error
     except (Exception, SystemExit, GeneratorExit) as error:
         outcome.error = error
-    outcome.printed = output.text
+    outcome.printed = watch.output.text
     for i, (a, b) in enumerate(zip(given, before, strict=True)):
         if freeze(a) != b:
             outcome.changed = parameter(exercise.reference, i)
@@ -380,15 +379,24 @@ def size(x):
 
 
 @contextlib.contextmanager
-def strict_numbers():
-    """A RuntimeWarning is an error: what overflows must not pass unseen."""
-    numpy = sys.modules.get("numpy")
-    floats = (numpy.errstate(divide="warn", over="warn", invalid="warn")
-              if numpy else contextlib.nullcontext())
-    with warnings.catch_warnings(), floats:
+def surroundings(output):
+    """Where the reader's function runs: its output is caught, and a
+    RuntimeWarning is an error. What overflows must not pass unseen.
+
+    Entered by the caller's thread: a worker that is left behind would set
+    the output and the warnings back at any time.
+    """
+    with warnings.catch_warnings(), contextlib.redirect_stdout(output):
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", RuntimeWarning)
         yield
+
+
+def strict_numpy():
+    """NumPy warns of what overflows, whatever the reader has set."""
+    numpy = sys.modules.get("numpy")
+    return (numpy.errstate(divide="warn", over="warn", invalid="warn")
+            if numpy else contextlib.nullcontext())
 
 
 def examine(exercise, function):
@@ -402,7 +410,7 @@ def examine(exercise, function):
 
     def work():
         try:
-            with strict_numbers():
+            with strict_numpy():
                 result.append(judged(exercise, function, watch))
         except TimeUp:
             result.append(endless(exercise, watch))
@@ -411,18 +419,19 @@ def examine(exercise, function):
                 f"{exercise.id} could not be checked: "
                 f"{type(error).__name__}: {error}")))
 
-    size = threading.stack_size(16 * 1024 * 1024)
-    try:
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-    finally:
-        threading.stack_size(size)
-    return wait(exercise, thread, watch, result)
+    with surroundings(watch.output):
+        size = threading.stack_size(16 * 1024 * 1024)
+        try:
+            thread = threading.Thread(target=work, daemon=True)
+            thread.start()
+        finally:
+            threading.stack_size(size)
+        return wait(exercise, thread, watch, result)
 
 
 def wait(exercise, thread, watch, result):
     """Wait for the worker; stop it when one call takes too long."""
-    late, last, output = None, 0.0, sys.stdout
+    late, last = None, 0.0
     try:
         while thread.is_alive():
             thread.join(0.02)
@@ -436,12 +445,10 @@ def wait(exercise, thread, watch, result):
                     stop(thread)
                     last = now
             if now - late > GRACE:
-                sys.stdout = output  # the worker never gave it back
                 return endless(exercise, watch, still=True)
     except KeyboardInterrupt:
         stop(thread)
         thread.join(GRACE)
-        sys.stdout = output
         raise
     return result[0] if result else endless(exercise, watch)
 
@@ -487,7 +494,8 @@ def judged(exercise, function, watch):
     if not failing:
         return Verdict(exercise.id, "passed", (
             f"{exercise.id} is right: {exercise.name} agrees with the "
-            f"reference on {len(inputs)} inputs.\n\n{exercise.after}"))
+            f"reference on {len(inputs)} inputs.\n\n"
+            + paragraph(exercise.after)))
     return wrong(exercise, function, watch, failing, outcomes)
 
 
@@ -498,8 +506,8 @@ def is_stub(exercise, outcome):
 
 def unanswered(exercise):
     return Verdict(exercise.id, "unanswered", (
-        f"{exercise.id} is not answered yet: write {exercise.name} in the "
-        f"exercise's cell, run the cell, then run this one again.\n"
+        f"{exercise.id} is not answered yet: write {exercise.name} in its "
+        f"cell, run that cell,\nthen run this one again. "
         f'hint("{exercise.id}") shows a first step.'))
 
 
@@ -716,7 +724,7 @@ def library():
     if not places:
         with contextlib.suppress(ValueError, ImportError):
             spec = importlib.util.find_spec("lamina")
-            places = list(spec.submodule_search_locations or ()) if spec else []
+            places = list((spec and spec.submodule_search_locations) or ())
     return Path(places[0]) if places else None
 
 

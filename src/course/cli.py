@@ -114,7 +114,7 @@ def chapter_files(wanted, fail):
 
 
 def run_run(args, fail):
-    from course import export, notebooks
+    from course import notebooks
 
     files = [Path(c) for c in args.chapters if c.endswith(".ipynb")]
     numbers = [c for c in args.chapters if not c.endswith(".ipynb")]

@@ -442,7 +442,7 @@ def import_problems(chapter, pieces, names_of):
                         yield problem(
                             f"lamina.{layer} has no {name.name!r}"
                             + (f"; the nearest name is {near!r}" if near
-                               else f" in an exported cell"))
+                               else " in an exported cell"))
 
 
 def nearest(name, names):

@@ -24,7 +24,10 @@ def own(function, name):
 
 
 def pairs(of):
-    return [pytest.param(e, x, id=f"{e.id}-{getattr(x, 'function', x).__name__}")
+    def label(x):
+        return getattr(x, "function", x).__name__
+
+    return [pytest.param(e, x, id=f"{e.id}-{label(x)}")
             for e in ALL for x in of(e)]
 
 
