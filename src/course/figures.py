@@ -4,6 +4,7 @@
     bytes_of(s, d)  the bytes of a storage, under the elements a dtype sees
     graph(y)        the computation graph behind y, a graphviz.Digraph
     plots()         matplotlib.pyplot, set for small and repeatable SVG
+    dispatch(...)   the way of a call from its keys to a kernel
 
 Each figure is a white card with dark text, so it reads the same on a light
 and on a dark page, and each says in words what colour says. The same state
@@ -23,7 +24,7 @@ import sys
 import sysconfig
 from xml.sax.saxutils import escape
 
-__all__ = ["memory", "bytes_of", "graph", "plots", "Drawing"]
+__all__ = ["memory", "bytes_of", "graph", "plots", "dispatch", "Drawing"]
 
 CELLS = 64          # memory() and bytes_of() draw at most so many cells
 BRIEF = 40          # graph() draws more nodes than this in short form
@@ -413,17 +414,7 @@ def graph(root, *, names=None, limit=100):
     nodes, number = _nearest(view.start(root), view.parents)
     drawn, left_out = nodes[:limit], max(0, len(nodes) - limit)
     view.brief = len(drawn) > BRIEF
-    dot = _digraph_class()(
-        node_attr={"fontname": "Helvetica", "fontsize": "12",
-                   "shape": "box", "style": "filled",
-                   "fillcolor": CARD, "color": "#6b6b6b",
-                   "margin": "0.05,0.03", "height": "0.3",
-                   "width": "0.3"},
-        edge_attr={"fontname": "Helvetica", "fontsize": "11",
-                   "color": "#6b6b6b", "fontcolor": SOFT,
-                   "arrowsize": "0.5"},
-        graph_attr={"rankdir": "LR", "nodesep": "0.12", "ranksep": "0.1",
-                    "pad": "0.1"})
+    dot = _flow()
     for node in drawn:
         view.draw(dot, f"n{number[id(node)]}", node)
     for node in drawn:
@@ -441,6 +432,21 @@ def graph(root, *, names=None, limit=100):
                  style="dashed", fontcolor=SOFT)
     dot.words = view.words(root, len(nodes), left_out)
     return dot
+
+
+def _flow():
+    """An empty drawing of boxes and arrows, from left to right."""
+    return _digraph_class()(
+        node_attr={"fontname": "Helvetica", "fontsize": "12",
+                   "shape": "box", "style": "filled",
+                   "fillcolor": CARD, "color": "#6b6b6b",
+                   "margin": "0.05,0.03", "height": "0.3",
+                   "width": "0.3"},
+        edge_attr={"fontname": "Helvetica", "fontsize": "11",
+                   "color": "#6b6b6b", "fontcolor": SOFT,
+                   "arrowsize": "0.5"},
+        graph_attr={"rankdir": "LR", "nodesep": "0.12", "ranksep": "0.1",
+                    "pad": "0.1"})
 
 
 def _nearest(start, parents):
@@ -713,3 +719,46 @@ def _describe(figure):
             words += f" ({axes.get_ylabel()} against {axes.get_xlabel()})"
         said.append(" ".join(words.split()))
     return "figure: " + "; ".join(said)
+
+
+# --- dispatch ---------------------------------------------------------
+
+def dispatch(operator, keys, layers, devices):
+    """Draw how an operator finds its function for a set of keys.
+
+    layers maps a bit to the function that wraps kernels, devices a name
+    to what has a bit. The way that the call takes is solid: the set,
+    its layers from the highest on, the kernel. The operator's other
+    kernels are dashed. Returns a graphviz.Digraph.
+    """
+    names = {d.bit: str(d) for d in devices.values()}
+    names |= {bit: _called(wrap) for bit, wrap in layers.items()}
+    bits = sorted((b for b in names if b & keys), reverse=True)
+    known = keys in operator.table
+    dot = _flow()
+    dot.node("call", f"<<b>{_html(operator.schema.name)}</b><br/>"
+             f"keys: {_html(' + '.join(names[b] for b in bits) or 'none')}"
+             f"<br/><font color=\"{SOFT}\">"
+             f"{'in the table' if known else 'not in the table yet'}"
+             "</font>>", fillcolor=LEAF)
+    last, said = "call", [operator.schema.name]
+    for bit in bits:
+        if bit in layers:
+            dot.node(f"layer{bit}", _ascii(names[bit]), fillcolor=OPERATOR)
+            dot.edge(last, f"layer{bit}")
+            last = f"layer{bit}"
+            said.append(names[bit])
+    for bit, kernel in sorted(operator.kernels.items()):
+        name = f"{names.get(bit, 'every device')}: {_called(kernel)}"
+        taken = bit == 0 or bit == keys & ~sum(layers)
+        style = {} if taken else {"style": "dashed", "fontcolor": SOFT}
+        dot.node(f"kernel{bit}", _ascii(name), **(
+            style or {"fillcolor": RESULT}))
+        dot.edge(last, f"kernel{bit}", **style)
+        said += [name] * taken
+    dot.words = "the way of a call: " + ", then ".join(said)
+    return dot
+
+
+def _called(function):
+    return getattr(function, "__name__", type(function).__name__)
