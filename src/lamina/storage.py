@@ -1,0 +1,280 @@
+"""Storage: bytes, and how a dtype reads them.
+
+Exported from chapters/01_storage.ipynb by `course export`; edit the chapter,
+not this file.
+"""
+
+import math
+import operator
+import struct
+from importlib.util import find_spec
+
+__all__ = [
+    "dtype",
+    "bool_",
+    "uint8",
+    "int32",
+    "int64",
+    "float32",
+    "float64",
+    "dtypes",
+    "wrap",
+    "device",
+    "python",
+    "cpu",
+    "meta",
+    "as_device",
+    "as_dtype",
+    "check_index",
+    "Storage",
+    "get_default_device",
+    "set_default_device",
+    "get_default_dtype",
+    "set_default_dtype",
+    "bool",
+    "int",
+    "long",
+    "float",
+    "double",
+]
+
+
+class dtype:
+    """How one element is read from bytes: its name, size and format.
+
+    `code` is the letter of the standard library's `struct`; `category`
+    orders the kinds of number: 0 bool, 1 integer, 2 floating point.
+    """
+
+    __slots__ = ("name", "code", "category", "itemsize", "format")
+
+    def __init__(self, name, code, category):
+        self.name = name
+        self.code = code
+        self.category = category
+        self.format = struct.Struct("=" + code)     # the machine's order
+        self.itemsize = self.format.size
+
+    def __repr__(self):
+        return f"lamina.{self.name}"
+
+    def __reduce__(self):
+        return self.name        # a copy or a pickle is the object itself
+
+    @property
+    def is_floating_point(self):
+        return self.category == 2
+
+    @property
+    def is_signed(self):
+        return self.code in "iqfd"
+
+
+bool_ = dtype("bool", "?", 0)
+uint8 = dtype("uint8", "B", 1)
+int32 = dtype("int32", "i", 1)
+int64 = dtype("int64", "q", 1)
+float32 = dtype("float32", "f", 2)
+float64 = dtype("float64", "d", 2)
+dtypes = {d.name: d for d in (bool_, uint8, int32, int64, float32, float64)}
+
+
+def wrap(dtype, value):
+    """The number that `dtype` keeps of `value`.
+
+    A bool keeps whether it is zero; an integer drops the fraction and
+    wraps around at the end of its range (two's complement); a float
+    rounds to the nearest that it has. NaN and infinity have no integer:
+    they give the smallest one (PyTorch leaves that undefined).
+    """
+    if dtype.category == 0:
+        return value != 0
+    if dtype.category == 2:
+        try:
+            return dtype.format.unpack(dtype.format.pack(value))[0]
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
+    span = 1 << 8 * dtype.itemsize
+    low = -span // 2 if dtype.is_signed else 0
+    if value != value or value in (math.inf, -math.inf):
+        return low
+    return (math.trunc(value) - low) % span + low
+
+
+class device:
+    """Where a storage lives: `device("cpu")`; one object for each name.
+
+    `python` is read and written element by element, by Python alone;
+    `cpu` is the same memory under NumPy's loops; `meta` has sizes and no
+    memory. Each has a `bit` of its own, so that an int holds a set.
+    """
+
+    __slots__ = ("type", "bit")
+    known = {}
+
+    def __new__(cls, type):
+        if isinstance(type, cls):
+            return type
+        if type not in cls.known:
+            raise RuntimeError(f"no device {type!r}: expected one of "
+                               f"{', '.join(map(repr, cls.known))}")
+        return cls.known[type]
+
+    @classmethod
+    def register(cls, type):
+        """Make `type` known as a device, once."""
+        if type not in cls.known:
+            new = cls.known[type] = object.__new__(cls)
+            new.type = type
+            new.bit = 1 << len(cls.known) - 1
+        return cls.known[type]
+
+    def __repr__(self):
+        return f"device(type={self.type!r})"
+
+    def __str__(self):
+        return self.type
+
+    def __reduce__(self):
+        return device, (self.type,)
+
+
+python = device.register("python")
+cpu = device.register("cpu")
+meta = device.register("meta")
+
+
+def as_device(device_or_name):
+    """The device itself, given it or its name."""
+    return device(device_or_name)
+
+
+def as_dtype(value):
+    """The dtype itself; TypeError for what is none. None stays None."""
+    if value is not None and not isinstance(value, dtype):
+        raise TypeError(f"expected a dtype, one of "
+                        f"{', '.join(map(repr, dtypes.values()))}; "
+                        f"got {value!r}")
+    return value
+
+
+def check_index(storage, dtype, index):
+    """Refuse an element that the storage does not have."""
+    count = storage.nbytes() // as_dtype(dtype).itemsize
+    if not 0 <= operator.index(index) < count:
+        raise IndexError(
+            f"element {index} of a storage that holds {count} of "
+            f"{dtype.name} ({storage.nbytes()} bytes): expected an index "
+            + (f"from 0 to {count - 1}" if count else "into a larger one"))
+
+
+def _allocate(nbytes, device):
+    """So many new bytes; on meta, their number."""
+    if nbytes < 0:
+        raise RuntimeError(f"cannot allocate {nbytes} bytes: expected 0 or "
+                           f"more")
+    return nbytes if device is meta else bytearray(nbytes)
+
+
+def _lend(buffer, device):
+    """The object itself, if a storage can use its memory."""
+    view = memoryview(buffer)
+    if device is meta:
+        raise TypeError("a storage on 'meta' has no memory: give it a "
+                        f"number of bytes, not {view.nbytes} real ones")
+    if view.readonly or not view.c_contiguous:
+        fault = "read-only" if view.readonly else "not contiguous"
+        raise TypeError(
+            f"this {type(buffer).__name__} is {fault}: a storage needs "
+            f"one run of writable bytes; a copy is one: bytearray(...)")
+    return buffer
+
+
+class Storage:
+    """A flat run of bytes on a device; dtypes read it, tensors share it.
+
+    `buffer` is a number of bytes to allocate, all zero, or any object
+    with a writable buffer, which is then used where it lies: a bytearray,
+    a NumPy array, a memory-mapped file. `version` counts the writes.
+    """
+
+    __slots__ = ("buffer", "device", "version", "__weakref__")
+
+    def __init__(self, buffer, device=cpu):
+        self.device = device = as_device(device)
+        self.version = 0
+        self.buffer = (_allocate(operator.index(buffer), device)
+                       if hasattr(buffer, "__index__")
+                       and not hasattr(buffer, "__len__")
+                       else _lend(buffer, device))
+
+    @property
+    def bytes(self):
+        """The memory itself, as a memoryview of unsigned bytes."""
+        if self.device is meta:
+            raise NotImplementedError(
+                f"a storage on 'meta' is {self.buffer} bytes in name only: "
+                f"there is no data to read or write")
+        view = memoryview(self.buffer)
+        return view.cast("B") if view.nbytes else memoryview(b"")
+
+    def nbytes(self):
+        """Size in bytes."""
+        return self.buffer if self.device is meta else self.bytes.nbytes
+
+    def elements(self, dtype):
+        """The bytes as a flat memoryview of `dtype` elements: no copy.
+
+        Bytes left over at the end, fewer than an element, are not in it.
+        """
+        whole = self.nbytes() // dtype.itemsize * dtype.itemsize
+        return self.bytes[:whole].cast(dtype.code)
+
+    def read(self, dtype, index):
+        """Element `index`, as a Python number."""
+        check_index(self, dtype, index)
+        return self.elements(dtype)[index]
+
+    def write(self, dtype, index, value):
+        """Set element `index` to what `dtype` keeps of `value`."""
+        check_index(self, dtype, index)
+        self.elements(dtype)[index] = wrap(dtype, value)
+        self.version += 1
+
+    def __repr__(self):
+        return f"Storage({self.nbytes()} bytes, device='{self.device}')"
+
+
+_default = {"device": cpu if find_spec("numpy") else python,
+            "dtype": float32}
+
+
+def get_default_device():
+    """Where tensors are made unless you say: cpu, or python where NumPy is
+    not installed."""
+    return _default["device"]
+
+
+def set_default_device(device):
+    """Make `device` the one where tensors are made unless you say."""
+    _default["device"] = as_device(device)
+
+
+def get_default_dtype():
+    """The dtype of Python floats: float32 unless you say."""
+    return _default["dtype"]
+
+
+def set_default_dtype(dtype):
+    """Make `dtype`, float32 or float64, the one of Python floats."""
+    if getattr(dtype, "category", None) != 2:
+        raise TypeError(f"only a floating-point dtype (float32, float64) "
+                        f"can be the default; got {dtype!r}")
+    _default["dtype"] = dtype
+
+
+bool = bool_
+int = int32
+long = int64
+float = float32
+double = float64
