@@ -1,0 +1,910 @@
+"""Dispatch: from a name to the code that runs.
+
+Exported from chapters/03_dispatch.ipynb by `course export`; edit the chapter,
+not this file.
+"""
+
+import operator as builtin
+import re
+import sys
+from collections import namedtuple
+from typing import NamedTuple
+
+import lamina.strides as strides
+from lamina.storage import (
+    Storage, as_device, bool_, cpu, device, dtypes, float32, float64, int32,
+    int64, wrap,
+)
+from lamina.strides import (
+    Geometry, Tensor, as_dtype, empty, empty_like, flat, method, nearest,
+    numel, refuse_overlap, row_major, write_values,
+)
+
+__all__ = [
+    "Argument",
+    "Schema",
+    "TYPES",
+    "parse_schema",
+    "Operator",
+    "layers",
+    "FIRST_LAYER",
+    "add_layer",
+    "resolve",
+    "lookup",
+    "backend_kernel",
+    "as_ints",
+    "as_number",
+    "as_bool",
+    "as_text",
+    "CONVERTERS",
+    "convert",
+    "keys_of",
+    "included",
+    "TEMPLATE",
+    "spreads",
+    "parameter_list",
+    "QUICK",
+    "check_lines",
+    "keys_text",
+    "build_call",
+    "operators",
+    "functions",
+    "define",
+    "add_form",
+    "install",
+    "is_out_form",
+    "overloaded",
+    "fits",
+    "impl",
+    "VIEWS",
+    "np",
+    "array",
+    "CPU",
+    "new_storage",
+    "new_tensor",
+    "from_array",
+    "own",
+    "meta_copy_",
+    "cpu_clone",
+    "cpu_copy_",
+    "cpu_fill_",
+    "check_cast",
+    "prepare_out",
+    "writing",
+    "takes_out",
+    "copying",
+    "by_dtype",
+    "python_abs",
+    "cpu_abs",
+    "meta_abs",
+    "NUMBERS",
+    "plain_to_copy",
+    "cpu_to_copy",
+    "any_to_device",
+    "to",
+    "log_operators",
+    "wrap_log",
+    "LOG",
+    "from_numpy",
+    "check_shareable",
+    "numpy",
+]
+
+
+class Argument(NamedTuple):
+    """One parameter of a schema."""
+
+    name: str
+    type: str
+    default: str | None
+    kwarg_only: bool
+
+
+class Schema(NamedTuple):
+    """An operator's signature in PyTorch's notation, taken apart."""
+
+    name: str
+    overload: str
+    arguments: tuple
+    returns: str
+
+    def __str__(self):
+        parts = [f"{a.type} {a.name}"
+                 + ("" if a.default is None else f"={a.default}")
+                 for a in self.arguments]
+        named = [a.kwarg_only for a in self.arguments]
+        if any(named):
+            parts.insert(named.index(True), "*")
+        return f"{self.full_name}({', '.join(parts)}) -> {self.returns}"
+
+    @property
+    def full_name(self):
+        return f"{self.name}.{self.overload}" if self.overload else self.name
+
+    @property
+    def is_view(self):
+        """Whether the result shares memory and is not written to."""
+        return re.fullmatch(r"Tensor\(\w\)", self.returns) is not None
+
+    @property
+    def is_write(self):
+        """Whether an argument is written to."""
+        return "!" in self.returns
+
+
+TYPES = ("Tensor", "Tensor?", "Scalar", "Scalar?", "int", "int?", "int[]",
+         "int[]?", "float", "bool", "str", "ScalarType?", "Index")
+
+
+def parse_schema(text):
+    """Read `name.overload(type name=default, *, ...) -> type`.
+
+    The notation is that of PyTorch's native_functions.yaml. A letter in
+    brackets says what memory a tensor shares: `Tensor(a)` is a view of
+    the other `Tensor(a)`; `Tensor(a!)` is written to.
+    """
+    match = re.fullmatch(r"(\w+)(?:\.(\w+))?\((.*)\) -> (.+)", text.strip())
+    if not match:
+        raise ValueError(f"not a schema: {text!r}; expected something like "
+                         f"'abs(Tensor self) -> Tensor'")
+    name, overload, inside, returns = match.groups()
+    arguments, kwarg_only = [], False
+    for part in filter(None, re.split(r",\s*", inside)):
+        if part == "*":
+            kwarg_only = True
+            continue
+        field = re.fullmatch(r"(\S+) (\w+)(?:=(\S+))?", part)
+        if not field or re.sub(r"\(\w!?\)", "", field[1]) not in TYPES:
+            raise ValueError(f"schema {name!r}: {part!r} is not 'type name' "
+                             f"with a type out of {', '.join(TYPES)}")
+        arguments.append(Argument(field[2], field[1], field[3], kwarg_only))
+    return Schema(name, overload or "", tuple(arguments), returns)
+
+
+class Operator:
+    """A schema, the kernels that do it, and a table of what has been found.
+
+    `kernels` maps a device's bit to a function, and 0 to one that serves
+    every device. `composite` is a function written in other operators. A
+    derived form (`abs_`, `abs.out`) has `base`, the operator that it is a
+    form of. `table` maps a set of keys to the function to call.
+    """
+
+    def __init__(self, schema, doc, numbers=False, composite=None,
+                 base=None):
+        self.schema = schema
+        self.doc = doc
+        self.numbers = numbers
+        self.composite = composite
+        self.base = base
+        self.kernels = {}
+        self.table = {}
+        self.forms = []
+        fields = re.findall(r"Tensor (\w+)", schema.returns)
+        self.result = namedtuple(schema.name, fields) if fields else None
+
+    def __repr__(self):
+        return f"<operator {self.schema}>"
+
+
+layers = {}
+FIRST_LAYER = 1 << 16
+
+
+def add_layer(wrap):
+    """Put a layer above the devices, and above the layers so far.
+
+    `wrap(operator, kernel)` gives the function to call in place of
+    `kernel` for tensors that have the layer's bit, which is returned.
+    """
+    bit = FIRST_LAYER << len(layers)
+    layers[bit] = wrap
+    return bit
+
+
+def resolve(operator, keys):
+    """Find the function for a set of keys, and keep it in the table.
+
+    The highest layer in the set wraps what the rest of the set gives; at
+    the bottom stands the kernel of the one device that is left.
+    """
+    top = 1 << keys.bit_length() - 1 if keys else 0
+    if operator.composite:
+        found = operator.composite
+    elif top >= FIRST_LAYER:
+        found = layers[top](operator, lookup(operator, keys ^ top))
+    else:
+        found = backend_kernel(operator, keys)
+    operator.table[keys] = found
+    return found
+
+
+def lookup(operator, keys):
+    """The function for a set of keys: from the table, or resolved."""
+    return operator.table.get(keys) or resolve(operator, keys)
+
+
+def backend_kernel(operator, keys):
+    """The kernel of the device in `keys`, or an error that says why not."""
+    name = operator.schema.full_name
+    devices = [d for d in device.known.values() if d.bit & keys]
+    if not devices:
+        raise TypeError(f"{name}(): at least one argument must be a Tensor")
+    if len(devices) > 1:
+        raise RuntimeError(
+            f"{name}(): expected all tensors to be on one device; got "
+            f"{' and '.join(repr(str(d)) for d in devices)}; move one with "
+            f".to(...)")
+    kernel = operator.kernels.get(keys) or operator.kernels.get(0)
+    if kernel is None and operator.base:
+        kernel = writing(operator, backend_kernel(operator.base, keys))
+    if kernel is None:
+        have = [str(d) for d in device.known.values()
+                if d.bit in operator.kernels]
+        raise NotImplementedError(
+            f"{name}(): there is no kernel for device '{devices[0]}'; there "
+            f"is one for {', '.join(have) or 'none'}. Register one: "
+            f"@impl({name!r}, '{devices[0]}')")
+    return kernel
+
+
+def as_ints(value):
+    if not isinstance(value, (tuple, list)):
+        value = (value,)
+    elif len(value) == 1 and isinstance(value[0], (tuple, list)):
+        value = value[0]                # x.permute((1, 0))
+    return tuple(map(builtin.index, value))
+
+
+def as_number(value):
+    if isinstance(value, (int, float)):
+        return value
+    if hasattr(value, "item"):          # one element of a tensor or array
+        return value.item()
+    if hasattr(value, "__float__"):
+        return float(value)
+    raise TypeError
+
+
+def as_bool(value):
+    if value is not True and value is not False:
+        raise TypeError
+    return value
+
+
+def as_text(value):
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+CONVERTERS = {"int": (builtin.index, "an int"),
+              "int[]": (as_ints, "ints"),
+              "Scalar": (as_number, "a number"),
+              "float": (as_number, "a number"),
+              "bool": (as_bool, "True or False"),
+              "str": (as_text, "a string"),
+              "ScalarType": (as_dtype, "a dtype")}
+
+
+def convert(operator, argument, value):
+    """The argument as its schema's type; TypeError names it if it is not."""
+    function, expected = CONVERTERS[argument.type.rstrip("?")]
+    try:
+        return function(value)
+    except TypeError:
+        raise TypeError(
+            f"{operator.schema.name}(): argument {argument.name!r} must be "
+            f"{expected}, not {value!r}") from None
+
+
+def keys_of(operator, argument, value):
+    """The keys of an argument that is not exactly a Tensor."""
+    if isinstance(value, Tensor):
+        return value.keys
+    if operator.numbers and isinstance(value, (int, float)):
+        return 0
+    kind = "a Tensor or a number" if operator.numbers else "a Tensor"
+    raise TypeError(f"{operator.schema.name}(): argument {argument!r} must "
+                    f"be {kind}, not {type(value).__name__}")
+
+
+included = 0
+
+TEMPLATE = """
+def make(operator, table, resolve, arguments, out_form):
+    def {name}({parameters}):
+        {lines}
+        keys = {keys} | included
+        try:
+            kernel = table[keys]
+        except KeyError:
+            kernel = resolve(operator, keys)
+        return kernel({names})
+    return {name}
+"""
+
+
+def spreads(arguments):
+    """Whether the second argument, the last, may be given as `*ints`."""
+    return (len(arguments) > 1 and arguments[0].name == "self"
+            and arguments[1].type == "int[]" and not arguments[1].default
+            and all(a.kwarg_only for a in arguments[2:]))
+
+
+def parameter_list(arguments, out):
+    """The parameters of the call, as source text."""
+    texts = [a.name + ("" if a.default is None else f"={a.default}")
+             for a in arguments]
+    if out:
+        texts.append("out=None")
+    positional = sum(not a.kwarg_only for a in arguments)
+    if spreads(arguments):
+        name = arguments[1].name
+        texts[1:2] = [f"*{name}_", f"{name}=()"]
+    elif positional < len(texts):
+        texts.insert(positional, "*")
+    return ", ".join(texts)
+
+
+QUICK = {"int": "type({0}) is int",
+         "bool": "{0} is True or {0} is False",
+         "float": "type({0}) is float",
+         "Scalar": "type({0}) is int or type({0}) is float",
+         "int?": "{0} is None", "int[]?": "{0} is None",
+         "Scalar?": "{0} is None", "ScalarType?": "{0} is None"}
+
+
+def check_lines(arguments):
+    """The lines that check and convert the arguments."""
+    lines = []
+    if spreads(arguments):
+        name = arguments[1].name
+        lines.append(f"{name} = {name}_ or {name}")
+    for i, a in enumerate(arguments):
+        if a.type.rstrip("?") in CONVERTERS:
+            line = f"{a.name} = convert(operator, arguments[{i}], {a.name})"
+            if a.type in QUICK:
+                test = QUICK[a.type].format(a.name)
+                line = f"if not ({test}): {line}"
+            lines.append(line)
+    return lines
+
+
+def keys_text(arguments):
+    """The expression for the keys of all tensor arguments."""
+    texts = []
+    for a in arguments:
+        if a.type.startswith("Tensor"):
+            text = (f"({a.name}.keys if type({a.name}) is Tensor else "
+                    f"keys_of(operator, {a.name!r}, {a.name}))")
+            if a.type == "Tensor?":
+                text = f"(0 if {a.name} is None else {text})"
+            texts.append(text)
+    return " | ".join(texts) or "0"
+
+
+def build_call(operator, name=None, guard=None):
+    """Write the function that takes an operator's arguments, once.
+
+    All that can be known from the schema is done here, so that a call
+    does only this: check each argument, join the keys, look up, go. With
+    `guard`, an argument of another kind gives NotImplemented, as Python
+    wants it of `__add__`. The text is kept as `source`.
+    """
+    schema, arguments = operator.schema, operator.schema.arguments
+    name = name or schema.name
+    names = ", ".join(a.name for a in arguments)
+    passed = ", ".join(f"{a.name}={a.name}" if a.kwarg_only else a.name
+                       for a in arguments)
+    out = next((form for form in operator.forms
+                if form.schema.overload.endswith("out")), None)
+    lines = check_lines(arguments)
+    if out:
+        lines.append(f"if out is not None: return out_form({passed}, "
+                     f"out=out)")
+    if guard:
+        lines.insert(0, f"if type({guard}) is not Tensor and not isinstance("
+                        f"{guard}, (Tensor, int, float)): "
+                        f"return NotImplemented")
+    source = TEMPLATE.format(
+        name=name, parameters=parameter_list(arguments, out), names=names,
+        lines="\n        ".join(lines) or "pass", keys=keys_text(arguments))
+    space = {}
+    exec(compile(source, f"<{schema.full_name}>", "exec"), globals(), space)
+    call = space["make"](operator, operator.table, resolve, arguments,
+                         out and out.call)
+    call.__qualname__ = name
+    call.__doc__ = f"{operator.doc}\n\n{schema}"
+    call.operator, call.source = operator, source
+    return call
+
+
+operators = {}
+functions = {}
+
+
+def define(schema, doc="", *, kernel=None, composite=None, numbers=False,
+           inplace=False):
+    """Declare an operator; its function, method and other forms follow.
+
+    `kernel` serves every device; `composite` is a function written in
+    other operators, so that it needs no kernel. With `numbers`, a tensor
+    argument may be a Python number. A plain operator that gives one tensor
+    gets an `out=` form, and with `inplace` an in-place form. The operator
+    is returned.
+    """
+    schema = parse_schema(schema)
+    module = sys._getframe(1).f_globals.get("__name__")     # who declares it
+    known = operators.get(schema.full_name)
+    if known and known.module != module:
+        raise RuntimeError(f"operator {schema.full_name!r} is there already, "
+                           f"from {known.module}: {known.schema}")
+    operator = Operator(schema, doc, numbers, composite)
+    operator.module = module
+    if kernel:
+        operator.kernels[0] = kernel
+    if schema.returns == "Tensor" and not composite:
+        add_form(operator, schema.name, (schema.overload + "_out").lstrip("_"),
+                 schema.arguments
+                 + (Argument("out", "Tensor(a!)", None, True),))
+        if inplace:
+            first = schema.arguments[0]._replace(type="Tensor(a!)")
+            add_form(operator, schema.name + "_", schema.overload,
+                     (first,) + schema.arguments[1:])
+    return install(operator)
+
+
+def add_form(operator, name, overload, arguments):
+    """Derive a form that writes from an operator."""
+    form = Operator(Schema(name, overload, arguments, "Tensor(a!)"),
+                    operator.doc, operator.numbers, base=operator)
+    form.module = operator.module
+    operator.forms.append(install(form))
+
+
+def install(operator):
+    """Make an operator callable: by name, and as a method of tensors."""
+    schema, name = operator.schema, operator.schema.name
+    known = operators.get(schema.full_name)
+    if known and known.schema == schema:    # a cell that is run again
+        operator.kernels = {**known.kernels, **operator.kernels}
+    operators[schema.full_name] = operator
+    operator.call = build_call(operator)
+    if is_out_form(operator):       # reached by the plain form's out=
+        return operator
+    same = [o for o in operators.values()
+            if o.schema.name == name and not is_out_form(o)]
+    function = operator.call if len(same) == 1 else overloaded(name, same)
+    functions[name] = function
+    if schema.arguments and schema.arguments[0].name == "self":
+        method(function)
+    return operator
+
+
+def is_out_form(operator):
+    return operator.base and not operator.schema.name.endswith("_")
+
+
+def overloaded(name, choices):
+    """One function for several schemas: the first that the call fits."""
+    def call(*args, **kwargs):
+        for operator in choices:
+            if fits(operator, args, kwargs):
+                return operator.call(*args, **kwargs)
+        raise TypeError(f"{name}(): no form of it takes these arguments; "
+                        f"there are:\n" + "\n".join(
+                            f"  {o.schema}" for o in choices))
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = "\n\n".join(o.call.__doc__ for o in choices)
+    return call
+
+
+def fits(operator, args, kwargs):
+    """Whether a call has the right names, and tensors in their places."""
+    params = operator.schema.arguments
+    if len(args) > sum(not p.kwarg_only for p in params):
+        return False
+    given = dict(zip((p.name for p in params), args))
+    if given.keys() & kwargs.keys():
+        return False
+    given.update(kwargs)
+    given.pop("out", None)
+    types = {p.name: p.type for p in params}
+    needed = {p.name for p in params if p.default is None}
+    return needed <= given.keys() <= types.keys() and all(
+        types[k].startswith("Tensor") == isinstance(v, Tensor)
+        or v is None or operator.numbers for k, v in given.items())
+
+
+def impl(name, *devices):
+    """Register a kernel: `@impl("abs", "cpu")` above a function.
+
+    The kernel takes the schema's arguments in order, and if it can write
+    its result into a given tensor, that as `out`.
+    """
+    if name not in operators:
+        raise ValueError(f"no operator {name!r}" + nearest(name, operators)
+                         + "; declare it first: define(schema)")
+
+    def register(kernel):
+        operator = operators[name]
+        for each in devices:
+            operator.kernels[device(each).bit] = kernel
+        for form in (operator, *operator.forms):
+            form.table.clear()
+        return kernel
+    return register
+
+
+VIEWS = """
+    transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)
+    permute(Tensor(a) self, int[] dims) -> Tensor(a)
+    t(Tensor(a) self) -> Tensor(a)
+    detach(Tensor(a) self) -> Tensor(a)
+    numpy_T(Tensor(a) self) -> Tensor(a)
+    unsqueeze(Tensor(a) self, int dim) -> Tensor(a)
+    squeeze(Tensor(a) self, int[]? dim=None) -> Tensor(a)
+    select.int(Tensor(a) self, int dim, int index) -> Tensor(a)
+    narrow(Tensor(a) self, int dim, int start, int length) -> Tensor(a)
+    getitem(Tensor(a) self, Index items) -> Tensor(a)
+    expand(Tensor(a) self, int[] size) -> Tensor(a)
+    view(Tensor(a) self, int[] size) -> Tensor(a)
+    as_strided(Tensor(a) self, int[] size, int[] stride,
+               int? storage_offset=None) -> Tensor(a)
+"""
+for text in re.findall(r"\w[^>]*> \S+", re.sub(r"\s+", " ", VIEWS)):
+    plain = getattr(strides, parse_schema(text).name)
+    define(text, plain.__doc__, kernel=plain)
+Tensor.__getitem__ = functions["getitem"]
+
+
+try:
+    import numpy as np
+except ImportError:     # the python device needs nothing
+    np = None
+
+
+def array(x):
+    """NumPy's view of a tensor's memory: no copy; made once a tensor."""
+    found = x.array
+    if found is None:
+        if np is None:
+            raise RuntimeError("this needs NumPy, which is not installed; "
+                               "device='python' works without it")
+        step, geometry = x.dtype.itemsize, x.geometry
+        found = x.array = np.ndarray(
+            geometry.shape, x.dtype.name, x.storage.buffer,
+            geometry.offset * step, [s * step for s in geometry.strides])
+    return found
+
+
+CPU = cpu.bit
+new_storage, new_tensor = Storage.__new__, Tensor.__new__
+
+
+def from_array(found):
+    """A tensor on the cpu over the memory of an array that NumPy made."""
+    found = np.asarray(found)
+    memory, step = found, found.itemsize
+    geometry = row_major(found.shape)
+    if not found.flags.c_contiguous:
+        order = np.argsort(found.strides, kind="stable")[::-1]
+        memory = found.transpose(order)
+        geometry = Geometry(found.shape,
+                            tuple(s // step for s in found.strides), 0)
+    return own(memory, found, geometry, dtypes[found.dtype.name])
+
+
+def own(memory, found, geometry, dtype):
+    """A tensor of parts that fit: nothing is checked, for it is on the way
+    of every call."""
+    storage = new_storage(Storage)
+    storage.buffer = memory
+    storage.device = cpu
+    storage.version = 0
+    x = new_tensor(Tensor)
+    x.storage = storage
+    x.geometry = geometry
+    x.dtype = dtype
+    x._base = None
+    x.keys = CPU
+    x.array = found
+    x.autograd = None
+    return x
+
+
+define("clone(Tensor self) -> Tensor", strides.clone.__doc__)
+define("copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) "
+       "-> Tensor(a!)", strides.copy_.__doc__, numbers=True)
+define("fill_(Tensor(a!) self, Scalar value) -> Tensor(a!)",
+       strides.fill_.__doc__)
+for name in ("clone", "copy_", "fill_"):
+    impl(name, "python")(getattr(strides, name))
+
+
+impl("clone", "meta")(empty_like)
+impl("fill_", "meta")(lambda self, value: self)
+
+
+@impl("copy_", "meta")
+def meta_copy_(self, src, non_blocking=False):
+    if isinstance(src, Tensor):
+        strides.expand(src, self.shape)     # refuses what does not fit
+    return self
+
+
+@impl("clone", "cpu")
+def cpu_clone(self):
+    return from_array(array(self).copy())
+
+
+@impl("copy_", "cpu")
+def cpu_copy_(self, src, non_blocking=False):
+    refuse_overlap(self)
+    if isinstance(src, Tensor):
+        src = array(strides.expand(src, self.shape))
+    np.copyto(array(self), src, casting="unsafe")
+    self.storage.version += 1
+    return self
+
+
+@impl("fill_", "cpu")
+def cpu_fill_(self, value):
+    return cpu_copy_(self, wrap(self.dtype, value))
+
+
+def check_cast(dtype, out_dtype):
+    """Refuse a result that loses its kind: float to int, int to bool."""
+    if dtype.category > out_dtype.category:
+        raise RuntimeError(f"the result is {dtype}, which cannot be written "
+                           f"into a tensor of {out_dtype}")
+
+
+def prepare_out(out, shape, dtype, inputs=()):
+    """Make `out` fit for a result of that shape and dtype, or refuse.
+
+    An empty `out` is resized, unless it is one of the inputs (that is what
+    an in-place form is).
+    """
+    refuse_overlap(out)
+    check_cast(dtype, out.dtype)
+    if out.shape != shape:
+        if out.numel() or any(out is x for x in inputs):
+            raise RuntimeError(f"the result has shape {list(shape)}; it does "
+                               f"not fit into a tensor of {list(out.shape)}")
+        out.storage = Storage(numel(shape) * dtype.itemsize, out.device)
+        out.geometry, out.array = row_major(shape), None
+    return out
+
+
+def writing(operator, kernel):
+    """The kernel of a form that writes, from that of the plain form."""
+    fill = kernel if takes_out(kernel) else copying(kernel)
+
+    def in_place(self, *args):
+        before = self.storage.version
+        fill(self, *args, out=self)
+        self.storage.version = before + 1
+        return self
+
+    def into(*args):
+        out = args[-1]
+        before = out.storage.version
+        fill(*args[:-1], out=out)
+        out.storage.version = before + 1
+        return out
+
+    return into if is_out_form(operator) else in_place
+
+
+def takes_out(kernel):
+    """Whether a kernel has a parameter `out`."""
+    code = getattr(kernel, "__code__", None)
+    return code is not None and "out" in code.co_varnames[
+        :code.co_argcount + code.co_kwonlyargcount]
+
+
+def copying(kernel):
+    """A kernel that takes `out`, from one that does not."""
+    def fill(*args, out):
+        result = kernel(*args)
+        prepare_out(out, result.shape, result.dtype, args)
+        backend_kernel(operators["copy_"], out.device.bit)(out, result)
+    return fill
+
+
+def by_dtype(name, table):
+    """A kernel that picks, by its first tensor's dtype, another from `table`
+    (a dtype or a tuple of them -> function)."""
+    flat_table = {d: kernel for key, kernel in table.items()
+                  for d in (key if isinstance(key, tuple) else (key,))}
+
+    def kernel(self, *args, out=None):
+        found = flat_table.get(self.dtype)
+        if found is None:
+            raise NotImplementedError(
+                f"{name} is not implemented for {self.dtype}; it is for "
+                f"{', '.join(map(repr, flat_table))}")
+        return found(self, *args, out=out)
+
+    kernel.__name__ = f"{name}_by_dtype"
+    return kernel
+
+
+define("abs(Tensor self) -> Tensor", "The absolute value, element by "
+       "element.", inplace=True)
+
+
+def python_abs(self, out=None):
+    result = [abs(value) for value in flat(self)]
+    out = empty_like(self) if out is None else prepare_out(
+        out, self.shape, self.dtype, (self,))
+    return write_values(out, result)
+
+
+def cpu_abs(self, out=None):
+    if out is None:
+        return from_array(np.abs(array(self)))
+    prepare_out(out, self.shape, self.dtype, (self,))
+    np.copyto(array(out), np.abs(array(self)), casting="unsafe")
+    return out
+
+
+def meta_abs(self, out=None):
+    return empty_like(self) if out is None else prepare_out(
+        out, self.shape, self.dtype, (self,))
+
+
+NUMBERS = tuple(d for d in dtypes.values() if d.category > 0)
+for kernel in (python_abs, cpu_abs, meta_abs):
+    impl("abs", kernel.__name__.split("_")[0])(
+        by_dtype("abs", {NUMBERS: kernel}))
+Tensor.__abs__ = functions["abs"]
+
+
+define("_to_copy(Tensor self, ScalarType? dtype=None) -> Tensor",
+       "A copy with its elements converted to another dtype.")
+
+
+@impl("_to_copy", "python", "meta")
+def plain_to_copy(self, dtype):
+    out = empty_like(self, dtype=dtype)
+    return write_values(out, flat(self)) if (
+        self.device.type == "python") else out
+
+
+@impl("_to_copy", "cpu")
+def cpu_to_copy(self, dtype):
+    return cpu_copy_(plain_to_copy(self, dtype), self)
+
+
+define("_to_device(Tensor self, str device) -> Tensor",
+       "A copy on another device: the same bytes, or on meta none.")
+
+
+@impl("_to_device", "python", "cpu", "meta")
+def any_to_device(self, device):
+    if device == "meta":
+        return empty_like(self, device=device)
+    if self.device.type == "meta":
+        raise NotImplementedError(f"a tensor on 'meta' has no data to move "
+                                  f"to {device!r}; make one with empty_like")
+    first, step = self.geometry.offset, self.dtype.itemsize
+    last = first + sum((n - 1) * s for n, s in zip(self.shape, self.stride()))
+    memory = self.storage.bytes[first * step:(last + 1) * step]
+    return Tensor(Storage(bytearray(memory), device),
+                  self.geometry._replace(offset=0), self.dtype)
+
+
+@method
+def to(self, *args, dtype=None, device=None, copy=False):
+    """The tensor on another device or in another dtype, or itself if it is
+    there already: `x.to("python")`, `x.to(lamina.float64)`, `x.to(other)`.
+    """
+    for arg in args:
+        if isinstance(arg, Tensor):
+            dtype, device = arg.dtype, arg.device
+        elif isinstance(arg, type(self.dtype)):
+            dtype = arg
+        else:
+            device = arg
+    dtype = as_dtype(dtype) or self.dtype
+    if device is not None and as_device(device) is not self.device:
+        self, copy = functions["_to_device"](self, str(device)), False
+    if dtype is not self.dtype or copy:
+        self = functions["_to_copy"](self, dtype)
+    return self
+
+
+for name, target in {"float": float32, "double": float64, "int": int32,
+                     "long": int64, "bool": bool_}.items():
+    setattr(Tensor, name, lambda self, target=target: self.to(target))
+
+
+class log_operators:
+    """A context: the names of the operators called in it, in order.
+
+        with log_operators() as log: ...
+    """
+
+    active = []
+
+    def __enter__(self):
+        global included
+        self.names = []
+        self.active.append(self.names)
+        included |= LOG
+        return self.names
+
+    def __exit__(self, *exc):
+        global included
+        # by identity: two logs may hold equal lists
+        self.active[:] = [n for n in self.active if n is not self.names]
+        if not self.active:
+            included &= ~LOG
+
+
+def wrap_log(operator, kernel):
+    """A kernel that writes its operator's name into every open log."""
+    def logged(*args):
+        for names in log_operators.active:
+            names.append(operator.schema.full_name)
+        return kernel(*args)
+    return logged
+
+
+LOG = add_layer(wrap_log)
+
+
+def from_numpy(ndarray):
+    """A tensor over the memory of a NumPy array: no copy, both see writes.
+
+    ValueError for what a storage cannot say: negative strides, read-only
+    memory, another byte order.
+    """
+    if np is None or not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"from_numpy() takes a NumPy array, not "
+                        f"{type(ndarray).__name__}; for lists: tensor(...)")
+    dtype, step = dtypes.get(ndarray.dtype.name), ndarray.itemsize
+    if dtype is None:
+        raise TypeError(f"no dtype for a NumPy array of {ndarray.dtype}; "
+                        f"one of {', '.join(dtypes)} is needed: "
+                        f"array.astype('float32')")
+    check_shareable(ndarray)
+    steps = tuple(s // step for s in ndarray.strides)
+    span = 1 + sum((n - 1) * s for n, s in zip(ndarray.shape, steps))
+    memory = np.lib.stride_tricks.as_strided(
+        ndarray, (span if ndarray.size else 0,), (step,))
+    return Tensor(Storage(memory, cpu), Geometry(ndarray.shape, steps, 0),
+                  dtype)
+
+
+def check_shareable(ndarray):
+    """ValueError for an array whose memory a storage cannot stand on."""
+    whole = all(s >= 0 and s % ndarray.itemsize == 0
+                for s in ndarray.strides)
+    native, writeable = ndarray.dtype.isnative, ndarray.flags.writeable
+    if not (whole and native and writeable):
+        raise ValueError(
+            f"this array cannot be shared: strides {ndarray.strides}, "
+            f"{'native' if native else 'foreign'} byte order, "
+            f"{'writeable' if writeable else 'read-only'}; expected strides "
+            f"of whole elements, none negative, in native byte order, and "
+            f"writeable: array.astype('{ndarray.dtype.name}') gives a copy "
+            f"that is")
+
+
+@method
+def numpy(self):
+    """A NumPy array over the tensor's memory: no copy, both see writes."""
+    if self.autograd is not None and self.requires_grad:
+        raise RuntimeError("numpy() of a tensor that requires grad: NumPy "
+                           "records no gradient; use x.detach().numpy()")
+    if self.device.type == "meta":
+        raise TypeError("a tensor on 'meta' has no data for NumPy")
+    return array(self)
+
+
+Tensor.__array__ = lambda self, dtype=None, copy=None: np.array(
+    self.numpy(), dtype, copy=copy)
