@@ -167,12 +167,16 @@ def read_chapters(folder):
 
 @dataclass
 class Piece:
-    """An exported cell: its imports taken out, the rest as (line, text)."""
+    """An exported cell: its imports taken out, the rest as (line, text).
+
+    `public` is its own list of public names, `__all__`, if it has one.
+    """
 
     cell: Cell
     tree: ast.Module
     imports: list = field(default_factory=list)
     lines: list = field(default_factory=list)
+    public: list | None = None
 
 
 @dataclass(frozen=True)
@@ -242,6 +246,9 @@ def take_apart(chapter, cell):
     alone = {line for line in comments if line not in inside}
     piece, gone = Piece(cell, tree), set()
     for node in tree.body:
+        if is_all(node):
+            piece.public = listed_names(chapter, cell, node)
+            gone.update(range(node.lineno, node.end_lineno + 1))
         if not isinstance(node, ast.Import | ast.ImportFrom):
             continue
         span = range(node.lineno, node.end_lineno + 1)
@@ -266,6 +273,24 @@ def take_apart(chapter, cell):
             piece.imports.append(Import(*found, cell, node.lineno, block))
     piece.lines = tidy(tree, rows, gone)
     return piece
+
+
+def is_all(node):
+    return isinstance(node, ast.Assign) and any(
+        getattr(target, "id", None) == "__all__" for target in node.targets)
+
+
+def listed_names(chapter, cell, node):
+    """The names in `__all__ = [...]`."""
+    try:
+        names = list(ast.literal_eval(node.value))
+    except (ValueError, TypeError):
+        names = [None]
+    if not all(isinstance(name, str) for name in names):
+        raise ExportError([Problem(
+            chapter.path.name, "__all__ must be a list of names in quotes",
+            cell, node.lineno)])
+    return names
 
 
 def tidy(tree, rows, gone):
@@ -337,6 +362,10 @@ def target_names(target):
 
 
 def public_names(pieces):
+    """The module's `__all__`: its own list, or each name without a `_`."""
+    listed = [n for p in pieces if p.public is not None for n in p.public]
+    if any(p.public is not None for p in pieces):
+        return listed
     names = {}
     for piece in pieces:
         for name, _ in defined(piece.tree.body):
@@ -355,6 +384,20 @@ def uses(node, name):
         return bool(node.decorator_list)
     return any(isinstance(n, ast.Name) and n.id == name
                and isinstance(n.ctx, ast.Load) for n in ast.walk(node))
+
+
+def listed_problems(chapter, pieces):
+    """Names in `__all__` that are not there."""
+    known = {n for p in pieces for n, _ in defined(p.tree.body)}
+    for piece in pieces:
+        for name in piece.public or ():
+            if name not in known:
+                near = nearest(name, known)
+                yield Problem(
+                    chapter.path.name, f"__all__ lists {name!r}, which no "
+                    "exported cell defines" + (
+                        f"; the nearest name is {near!r}" if near else ""),
+                    piece.cell)
 
 
 def redefinitions(chapter, pieces):
@@ -661,6 +704,7 @@ def export_chapter(chapter, names_of):
         problems += import_problems(chapter, pieces, names_of)
         problems += import_conflicts(chapter, pieces)
         problems += redefinitions(chapter, pieces)
+        problems += listed_problems(chapter, pieces)
         text, places = module_text(chapter, pieces, heading)
         problems += undefined_names(chapter, pieces, text, places, names_of)
         return text, pieces, problems

@@ -124,6 +124,24 @@ def test_imports_in_branches_stay(folder):
     assert names_of(built(folder)) == ["numpy"]
 
 
+def test_a_list_of_its_own_decides_what_is_public(folder):
+    save(folder, "01_storage", "def read(): pass\ndef helper(): pass",
+         '__all__ = [\n    "read",\n]')
+    save(folder, "02_strides", "from lamina.storage import helper as _h\n\n"
+         "def helper(): return _h()")
+    text = built(folder, "storage.py")
+    assert names_of(text) == ["read"]
+    assert text.count("__all__") == 1 and text.endswith("pass\n")
+    assert names_of(built(folder, "strides.py")) == ["helper"]
+
+
+@pytest.mark.parametrize("listed, words", [
+    ('["raed"]', "'raed'"), ("[read]", "in quotes")])
+def test_a_wrong_list_is_refused(folder, listed, words):
+    save(folder, "01_storage", "def read(): pass", f"__all__ = {listed}")
+    assert words in problems(folder)
+
+
 def test_all_holds_public_definitions_once(folder):
     save(folder, "01_layer",
          "a: int = 1\nb: int\n_c = 2\nd = e = 3",
