@@ -104,8 +104,10 @@ def plan_reduction(name, x, dim, keepdim, empty_ok):
     where there is nothing to choose from."""
     dims = reduced_dims(dim, len(x.shape))
     if not empty_ok and not numel(x.shape[d] for d in dims):
-        whole = dim is None or dim == ()
-        raise (RuntimeError if whole and name[:3] != "arg" else IndexError)(f"{name}(): no elements to choose from: reducing "
+        error = IndexError          # as in PyTorch: which dimension?
+        if dim in (None, ()) and not name.startswith("arg"):
+            error = RuntimeError
+        raise error(f"{name}(): no elements to choose from: reducing "
                     f"dimensions {list(dims)} of shape {list(x.shape)}; "
                     f"each must have at least one element")
     return dims, reduced_shape(x.shape, dims, keepdim)
@@ -286,12 +288,11 @@ def check_range(name, low, high, d, size):
 def places(name, self, d, index):
     """The stored element of `self` that each element of `index` names."""
     chosen = flat(index)
-    size, strides = self.shape[d] if self.shape else 1, list(self.stride())
-    step = strides[d] if strides else 0
+    size, step = (self.shape[d], self.stride(d)) if self.shape else (1, 0)
     if chosen:
         check_range(name, min(chosen), max(chosen), d, size)
-    strides[d:d + 1] = [0] if strides else []
-    start = self.geometry._replace(shape=index.shape, strides=tuple(strides))
+    start = self.geometry._replace(shape=index.shape, strides=tuple(
+        0 if k == d else s for k, s in enumerate(self.stride())))
     return [o + i * step for o, i in zip(offsets(start), chosen)]
 
 
