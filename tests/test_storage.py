@@ -1,0 +1,338 @@
+"""Chapter 1: bytes, dtypes, devices, storages. NumPy is the oracle."""
+
+import array
+import copy
+import math
+import mmap
+import pickle
+import struct
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lamina
+from lamina import storage as module
+from lamina.storage import Storage, device, dtypes, wrap
+
+DTYPES = list(dtypes.values())
+DEVICES = ['python', 'cpu']
+ids = dict(ids=lambda value: getattr(value, 'name', str(value)))
+
+
+# --- dtypes -----------------------------------------------------------
+
+@pytest.mark.parametrize('dtype', DTYPES, **ids)
+def test_dtype_agrees_with_numpy(dtype):
+    theirs = np.dtype(dtype.name)
+    assert dtype.itemsize == theirs.itemsize
+    assert dtype.is_floating_point == (theirs.kind == 'f')
+    assert dtype.is_signed == (theirs.kind in 'if')
+    assert dtype.category == {'b': 0, 'u': 1, 'i': 1, 'f': 2}[theirs.kind]
+    assert repr(dtype) == f'lamina.{dtype.name}'
+
+
+def test_categories_order_the_kinds():
+    kinds = {d.name: d.category for d in DTYPES}
+    assert kinds == {'bool': 0, 'uint8': 1, 'int32': 1, 'int64': 1,
+                     'float32': 2, 'float64': 2}
+
+
+@pytest.mark.parametrize('dtype', DTYPES, **ids)
+def test_a_copied_dtype_is_the_same_object(dtype):
+    assert copy.deepcopy(dtype) is dtype
+    assert pickle.loads(pickle.dumps(dtype)) is dtype
+
+
+def test_other_names():
+    assert lamina.bool is lamina.bool_ and lamina.bool.name == 'bool'
+    assert lamina.int is lamina.int32 and lamina.long is lamina.int64
+    assert lamina.float is lamina.float32
+    assert lamina.double is lamina.float64
+
+
+def test_as_dtype():
+    assert lamina.as_dtype(None) is None
+    assert lamina.as_dtype(lamina.int32) is lamina.int32
+    for wrong in ('float32', float, 3, np.float32):
+        with pytest.raises(TypeError, match='lamina.float32') as error:
+            lamina.as_dtype(wrong)
+        assert repr(wrong) in str(error.value)
+
+
+# --- what a dtype keeps ----------------------------------------------
+
+@pytest.mark.parametrize('name', ['uint8', 'int32', 'int64'])
+@given(value=st.integers(-2 ** 70, 2 ** 70))
+def test_integers_wrap_as_the_low_bytes_say(name, value):
+    dtype = dtypes[name]
+    low = (value % 2 ** (8 * dtype.itemsize)).to_bytes(
+        dtype.itemsize, 'little')
+    assert wrap(dtype, value) == int.from_bytes(
+        low, 'little', signed=dtype.is_signed)
+
+
+@pytest.mark.parametrize('name', ['float32', 'float64'])
+@given(value=st.floats() | st.integers(-10 ** 400, 10 ** 400))
+def test_floats_round_to_the_nearest(name, value):
+    kept = wrap(dtypes[name], value)
+    try:
+        value = float(value)
+    except OverflowError:               # an int beyond every float
+        value = math.inf if value > 0 else -math.inf
+    with np.errstate(over='ignore'):
+        expected = float(np.dtype(name).type(value))
+    assert kept == expected or kept != kept and expected != expected
+    assert math.copysign(1, kept) == math.copysign(1, expected)
+
+
+@pytest.mark.parametrize('name, value, kept', [
+    ('uint8', 300, 44), ('uint8', -1, 255), ('uint8', 2.9, 2),
+    ('uint8', -0.5, 0), ('int32', 2 ** 31, -2 ** 31),
+    ('int32', -2.9, -2), ('int64', 2 ** 63, -2 ** 63),
+    ('int64', math.nan, -2 ** 63), ('int32', math.inf, -2 ** 31),
+    ('uint8', -math.inf, 0), ('float32', 16777217, 16777216.0),
+    ('float32', 1e39, math.inf), ('float32', -1e39, -math.inf),
+    ('float64', 1e39, 1e39), ('bool', 0.5, True), ('bool', -0.0, False),
+    ('bool', math.nan, True), ('int64', True, 1)])
+def test_wrap(name, value, kept):
+    found = wrap(dtypes[name], value)
+    assert found == kept
+    assert type(found) is {0: bool, 1: int, 2: float}[dtypes[name].category]
+
+
+# --- devices ----------------------------------------------------------
+
+def test_one_object_for_each_device():
+    assert device('cpu') is lamina.cpu is device(lamina.cpu)
+    assert lamina.as_device('meta') is lamina.meta
+    assert str(lamina.python) == 'python'
+    assert repr(lamina.cpu) == "device(type='cpu')"
+    assert pickle.loads(pickle.dumps(lamina.meta)) is lamina.meta
+    assert device.register('cpu') is lamina.cpu     # no second one
+
+
+def test_bits_are_apart():
+    bits = [d.bit for d in device.known.values()]
+    assert len(set(bits)) == len(bits)
+    assert all(bit.bit_count() == 1 for bit in bits)
+
+
+@pytest.mark.parametrize('wrong', ['gpu', 'CPU', 3, None])
+def test_an_unknown_device_names_those_there_are(wrong):
+    with pytest.raises(RuntimeError, match="'python', 'cpu', 'meta'") as e:
+        device(wrong)
+    assert repr(wrong) in str(e.value)
+
+
+def test_default_device():
+    assert lamina.get_default_device() is lamina.cpu
+    lamina.set_default_device('python')
+    try:
+        assert lamina.get_default_device() is lamina.python
+        with pytest.raises(RuntimeError, match='gpu'):
+            lamina.set_default_device('gpu')
+        assert lamina.get_default_device() is lamina.python
+    finally:
+        lamina.set_default_device('cpu')
+
+
+def test_default_dtype():
+    assert lamina.get_default_dtype() is lamina.float32
+    lamina.set_default_dtype(lamina.float64)
+    try:
+        assert lamina.get_default_dtype() is lamina.float64
+    finally:
+        lamina.set_default_dtype(lamina.float32)
+
+
+@pytest.mark.parametrize('wrong', [lamina.int64, lamina.bool_, 'float32'])
+def test_a_default_dtype_is_a_float(wrong):
+    with pytest.raises(TypeError, match='floating-point') as error:
+        lamina.set_default_dtype(wrong)
+    assert repr(wrong) in str(error.value)
+    assert lamina.get_default_dtype() is lamina.float32
+
+
+# --- storages ---------------------------------------------------------
+
+@pytest.mark.parametrize('where', DEVICES)
+def test_new_bytes_are_zero(where):
+    storage = Storage(24, where)
+    assert bytes(storage.bytes) == bytes(24)
+    assert storage.nbytes() == 24 and storage.device is device(where)
+    assert repr(storage) == f"Storage(24 bytes, device='{where}')"
+
+
+def test_the_default_is_the_cpu():
+    assert Storage(1).device is lamina.cpu
+
+
+@pytest.mark.parametrize('dtype', DTYPES, **ids)
+@pytest.mark.parametrize('where', DEVICES)
+@given(data=st.binary(max_size=40))
+def test_read_agrees_with_numpy(where, dtype, data):
+    storage = Storage(bytearray(data), where)
+    count = len(data) // dtype.itemsize
+    array = np.frombuffer(data, dtype.name, count)
+    for i in range(count):
+        found = storage.read(dtype, i)
+        assert np.array(found, dtype.name).tobytes() == array[i].tobytes() \
+            or dtype.category != 1      # any true byte is True; NaN's bits
+        assert found == array[i] or found != found and array[i] != array[i]
+    assert storage.elements(dtype).nbytes == count * dtype.itemsize
+
+
+@pytest.mark.parametrize('dtype', DTYPES, **ids)
+def test_write_touches_one_element(dtype):
+    storage = Storage(bytearray(b'\xaa' * 24))
+    storage.write(dtype, 1, 1)
+    size = dtype.itemsize
+    expected = bytearray(b'\xaa' * 24)
+    expected[size:2 * size] = np.ones(1, dtype.name).tobytes()
+    assert storage.bytes == expected
+    assert storage.read(dtype, 1) == 1
+
+
+def test_write_keeps_what_the_dtype_keeps():
+    storage = Storage(8)
+    storage.write(lamina.uint8, 0, 300)
+    storage.write(lamina.float32, 1, 16777217)
+    assert storage.read(lamina.uint8, 0) == 44
+    assert storage.read(lamina.float32, 1) == 16777216
+
+
+def test_bytes_have_the_order_of_the_machine():
+    storage = Storage(4)
+    storage.write(lamina.int32, 0, 258)
+    assert storage.bytes == (258).to_bytes(4, sys.byteorder)
+    assert lamina.int32.format.pack(258) == bytes(storage.bytes)
+
+
+@pytest.mark.parametrize('index', [-1, 3, 4, 10 ** 20])
+def test_bounds(index):
+    storage = Storage(15)       # three int32 and three bytes
+    for use in (lambda: storage.read(lamina.int32, index),
+                lambda: storage.write(lamina.int32, index, 0)):
+        with pytest.raises(IndexError, match='from 0 to 2') as error:
+            use()
+        assert f'element {index} ' in str(error.value)
+        assert 'int32' in str(error.value)
+    assert storage.version == 0
+
+
+def test_an_empty_storage_has_no_element():
+    with pytest.raises(IndexError, match='holds 0 of int64'):
+        Storage(7).read(lamina.int64, 0)
+    storage = Storage(0)
+    assert storage.nbytes() == 0 and len(storage.elements(lamina.int64)) == 0
+    assert not storage.bytes.readonly
+
+
+def test_an_index_is_an_int():
+    with pytest.raises(TypeError):
+        Storage(8).read(lamina.uint8, 1.0)
+    with pytest.raises(TypeError, match='float32'):
+        Storage(8).read('float32', 0)
+
+
+def test_version_counts_writes():
+    storage = Storage(8)
+    for i in range(5):
+        storage.write(lamina.uint8, i, i)
+    storage.read(lamina.uint8, 0)
+    assert storage.version == 5
+
+
+# --- memory that somebody else owns ----------------------------------
+
+@pytest.mark.parametrize('where', DEVICES)
+def test_shared_with_numpy_both_ways(where):
+    ours = np.arange(6, dtype=np.float64)
+    storage = Storage(ours, where)
+    storage.write(lamina.float64, 2, -1.5)
+    ours[5] = 8
+    assert ours[2] == -1.5 and storage.read(lamina.float64, 5) == 8
+
+    theirs = np.frombuffer(storage.bytes, np.float64)
+    theirs[0] = 4
+    assert ours[0] == 4 and np.shares_memory(ours, theirs)
+
+
+@pytest.mark.parametrize('make', [
+    lambda: bytearray(16), lambda: np.zeros((2, 2), np.int32),
+    lambda: np.zeros((), np.complex128), lambda: array.array('q', [0, 0]),
+    lambda: memoryview(bytearray(16)), lambda: mmap.mmap(-1, 16),
+    lambda: np.zeros(16, np.bool_)])
+def test_whatever_lends_its_memory(make):
+    buffer = make()
+    storage = Storage(buffer)
+    assert storage.nbytes() == 16 and storage.buffer is buffer
+    storage.write(lamina.int64, 1, 1)
+    assert bytes(memoryview(buffer).cast('B'))[8:] == (1).to_bytes(
+        8, sys.byteorder)
+
+
+def test_a_file_is_memory(tmp_path):
+    path = tmp_path / 'numbers'
+    path.write_bytes(bytes(16))
+    with open(path, 'r+b') as file:
+        with mmap.mmap(file.fileno(), 16) as mapped:
+            Storage(mapped).write(lamina.int64, 1, -2)
+    assert path.read_bytes() == struct.pack('=2q', 0, -2)
+
+
+def test_the_owner_lives_as_long_as_the_storage():
+    owner = bytearray(8)
+    window = Storage(owner).elements(lamina.uint8)
+    with pytest.raises(BufferError):
+        owner.extend(b'more')
+    del window
+    owner.extend(b'more')
+
+
+@pytest.mark.parametrize('buffer, fault', [
+    (b'12345678', 'bytes is read-only'),
+    (np.arange(8)[::2], 'ndarray is not contiguous'),
+    (memoryview(b'1234'), 'memoryview is read-only')])
+def test_memory_that_cannot_be_used(buffer, fault):
+    with pytest.raises(TypeError, match=fault):
+        Storage(buffer)
+
+
+@pytest.mark.parametrize('wrong', [1.5, 'text', None, [1, 2]])
+def test_no_memory_at_all(wrong):
+    with pytest.raises(TypeError):
+        Storage(wrong)
+
+
+@pytest.mark.parametrize('where', [*DEVICES, 'meta'])
+def test_a_negative_size(where):
+    with pytest.raises(RuntimeError, match='-1 bytes'):
+        Storage(-1, where)
+
+
+# --- meta -------------------------------------------------------------
+
+def test_meta_has_a_size_and_no_memory():
+    storage = Storage(8 * 10 ** 12, 'meta')
+    assert storage.nbytes() == 8 * 10 ** 12
+    for use in (lambda: storage.bytes,
+                lambda: storage.elements(lamina.uint8),
+                lambda: storage.read(lamina.uint8, 0),
+                lambda: storage.write(lamina.uint8, 0, 1)):
+        with pytest.raises(NotImplementedError, match='8000000000000 bytes'):
+            use()
+    assert storage.version == 0
+
+
+def test_meta_takes_no_memory():
+    with pytest.raises(TypeError, match='not 4 real ones'):
+        Storage(bytearray(4), 'meta')
+
+
+def test_the_public_names_are_the_librarys():
+    for name in module.__all__:
+        assert hasattr(lamina, name)

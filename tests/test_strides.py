@@ -1,0 +1,872 @@
+"""Chapter 2: geometry, views, copies, writing, printing. NumPy is the oracle.
+
+All of it holds in every later checkpoint, too, where these functions have
+become operators.
+"""
+
+import gc
+import itertools
+import math
+import weakref
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from numpy.lib.stride_tricks import as_strided as np_as_strided
+
+import lamina
+from lamina.strides import (Geometry, dense, element, infer_size,
+                            is_row_major, nearest, numel, offsets, overlaps,
+                            row_major, view_strides, wrap_dim)
+from strategies import (any_dtypes, int_dtypes, layouts, number_dtypes, same,
+                        shapes)
+
+DEVICES = ['python', 'cpu']
+quick = settings(max_examples=60, deadline=None)
+
+
+def steps(array):
+    """NumPy's strides, in elements."""
+    return tuple(s // array.itemsize for s in array.strides)
+
+
+def agrees(x, array):
+    """Shape, elements and, where they mean something, strides."""
+    return (x.shape == array.shape and same(x.tolist(), array.tolist())
+            and (array.size == 0 or all(
+                n == 1 or ours == theirs for n, ours, theirs
+                in zip(x.shape, x.stride(), steps(array)))))
+
+
+# --- geometry ---------------------------------------------------------
+
+@quick
+@given(shapes())
+def test_row_major_agrees_with_numpy(shape):
+    geometry = row_major(shape)
+    assert geometry is row_major(shape)
+    if 0 not in shape:
+        assert geometry.strides == steps(np.empty(shape))
+    assert geometry.offset == 0 and numel(shape) == np.empty(shape).size
+
+
+@pytest.mark.parametrize('shape, strides', [
+    ((), ()), ((3,), (1,)), ((2, 3), (3, 1)), ((0, 3), (3, 1)),
+    ((2, 0), (1, 1)), ((2, 0, 3), (3, 3, 1)), ((1, 1), (1, 1))])
+def test_row_major_strides(shape, strides):
+    assert row_major(shape).strides == strides       # PyTorch's
+
+
+def test_a_geometry_never_changes():
+    geometry = Geometry((2, 3), (3, 1))
+    with pytest.raises(AttributeError):
+        geometry.offset = 1
+    assert geometry == Geometry((2, 3), (3, 1), 0) and hash(geometry)
+
+
+@quick
+@given(layouts())
+def test_offsets_are_the_rule(layout):
+    shape, strides, offset = layout.geometry
+    assert offsets(layout.geometry) == [
+        offset + sum(i * s for i, s in zip(index, strides))
+        for index in itertools.product(*map(range, shape))]
+
+
+@quick
+@given(layouts())
+def test_is_row_major_agrees_with_numpy(layout):
+    assert is_row_major(layout.geometry) == (
+        layout.array().flags.c_contiguous)
+    assert layout.on('python').is_contiguous() == (
+        layout.array().flags.c_contiguous)
+
+
+@pytest.mark.parametrize('shape, strides, answer', [
+    ((2, 3), (0, 1), True), ((2, 3), (3, 1), False), ((1, 3), (0, 1), False),
+    ((2, 0), (0, 0), False), ((), (), False), ((3,), (0,), True)])
+def test_overlaps(shape, strides, answer):
+    assert overlaps(Geometry(shape, strides)) is answer
+
+
+# --- tensors that report ----------------------------------------------
+
+@quick
+@given(layouts(), st.sampled_from([*DEVICES, 'meta']))
+def test_reports(layout, where):
+    x, array = layout.on(where), layout.array()
+    assert x.shape == x.size() == array.shape and x.ndim == x.dim()
+    assert x.ndim == array.ndim and x.numel() == x.nelement() == array.size
+    assert x.stride() == layout.geometry.strides
+    assert x.storage_offset() == layout.geometry.offset
+    assert x.element_size() == array.itemsize and x.dtype is layout.dtype
+    assert str(x.device) == where and x.untyped_storage() is x.storage
+    for d in range(-x.ndim, x.ndim):
+        assert x.size(d) == array.shape[d]
+        assert x.stride(d) == layout.geometry.strides[d]
+
+
+@quick
+@given(layouts(special=True), st.sampled_from(DEVICES))
+def test_reading_agrees_with_numpy(layout, where):
+    x, array = layout.on(where), layout.array()
+    assert same(x.tolist(), array.tolist())
+    if x.numel() == 1:
+        assert same(x.item(), array.item())
+    else:
+        with pytest.raises(RuntimeError, match=f'has {x.numel()}'):
+            x.item()
+
+
+@pytest.mark.parametrize('shape, lists', [
+    ((2, 0, 2), [[], []]), ((0, 2), []), ((2, 0), [[], []]),
+    ((1, 0, 0), [[]]), ((0,), [])])
+def test_lists_without_elements(shape, lists):
+    assert lamina.zeros(shape).tolist() == lists
+
+
+def test_an_attribute_that_is_not_there():
+    x = lamina.zeros(2)
+    with pytest.raises(AttributeError, match="'shap'.*'shape'"):
+        x.shap
+    assert not hasattr(x, 'nothing_like_it')
+    assert nearest('xyzzy', ['shape']) == ''
+
+
+def test_a_tensor_is_a_key():
+    x, y = lamina.zeros(2), lamina.zeros(2)
+    assert {x: 1, y: 2}[x] == 1
+
+
+@pytest.mark.parametrize('dim', [3, -4, 100])
+def test_a_dimension_out_of_range(dim):
+    x = lamina.zeros(2, 3, 4)
+    for use in (x.size, x.stride, lambda d: x.select(d, 0), x.squeeze,
+                lambda d: x.transpose(0, d), lambda d: x.narrow(d, 0, 1),
+                lambda d: x.permute(0, 1, d), lambda d: x.flatten(0, d)):
+        with pytest.raises(IndexError, match=f'{dim}.*-3 to 2'):
+            use(dim)
+    assert wrap_dim(-1, 3) == 2 and wrap_dim(0, 0) == 0 == wrap_dim(-1, 0)
+
+
+# --- new tensors ------------------------------------------------------
+
+@pytest.mark.parametrize('where', [*DEVICES, 'meta'])
+@pytest.mark.parametrize('make', [lamina.empty, lamina.zeros, lamina.ones])
+def test_new_tensors(make, where):
+    for x in (make(2, 3, device=where), make((2, 3), device=where),
+              make([2, 3], device=where)):
+        assert x.shape == (2, 3) and x.stride() == (3, 1)
+        assert x.dtype is lamina.float32 and str(x.device) == where
+        assert x.storage.nbytes() == 24
+    x = make(0, 3, dtype=lamina.int64, device=where)
+    assert x.shape == (0, 3) and x.dtype is lamina.int64
+    assert make((), device=where).shape == ()
+    if where != 'meta':
+        number = make(2, dtype=lamina.uint8, device=where).tolist()
+        assert number == ([1, 1] if make is lamina.ones else [0, 0])
+
+
+@pytest.mark.parametrize('where', DEVICES)
+def test_full(where):
+    def numbers(*args, **more):
+        x = lamina.full(*args, device=where, **more)
+        return x.dtype.name, x.tolist()
+
+    assert numbers((2,), 3) == ('int64', [3, 3])
+    assert numbers([1, 2], 0.5) == ('float32', [[0.5, 0.5]])
+    assert numbers((2,), True) == ('bool', [True, True])
+    assert numbers((), 7, dtype=lamina.float64) == ('float64', 7.0)
+    assert numbers((2, 0), 1) == ('int64', [[], []])
+    assert numbers((1,), np.float32(2.5)) == ('float32', [2.5])
+    assert lamina.ones(2, 2, device=where).new_zeros(3).tolist() == [0] * 3
+    for size in (3, 'a'):
+        with pytest.raises(TypeError, match=r'full\(\)'):
+            lamina.full(size, 1)
+
+
+@pytest.mark.parametrize('size, error, says', [
+    ((-1,), RuntimeError, 'negative'), ((2, -3), RuntimeError, 'negative'),
+    ((2, 2, 1, 2 ** 61), RuntimeError, 'more than any memory'),
+    ((2 ** 40, 2 ** 40), RuntimeError, '1208925819614629174706176'),
+    ((2.5,), TypeError, '2.5'), (('a',), TypeError, "'a'"),
+    ((), TypeError, 'expected ints'), (((1,), 2), TypeError, 'expected int')])
+def test_sizes_that_are_none(size, error, says):
+    for make in (lamina.empty, lamina.zeros, lamina.ones):
+        with pytest.raises(error, match=says):
+            make(*size)
+
+
+@pytest.mark.parametrize('data, dtype', [
+    (3, 'int64'), (3.0, 'float32'), (True, 'bool'), ([], 'float32'),
+    ([[]], 'float32'), ([1, 2], 'int64'), ([True, 2], 'int64'),
+    ([True, 2.5], 'float32'), ([[1, 2], [3, 4.5]], 'float32'),
+    ((1, (2)), 'int64'), ([(), ()], 'float32'), (range(4), 'int64'),
+    ([np.float64(1), 2], 'float32'), ([math.inf, math.nan], 'float32')])
+@pytest.mark.parametrize('where', DEVICES)
+def test_tensor(data, dtype, where):
+    x = lamina.tensor(data, device=where)
+    assert x.dtype.name == dtype
+    assert agrees(x, np.array(data, dtype))
+
+
+@quick
+@given(layouts(special=True), any_dtypes(), st.sampled_from(DEVICES))
+def test_tensor_of_an_array_converts_it(layout, dtype, where):
+    array = layout.array()
+    assume(dtype.category != 1 or np.isfinite(array).all())
+    assume(abs(array.astype(float)).max(initial=0) < 2 ** 31)
+    x = lamina.tensor(array, device=where)
+    assert x.dtype is layout.dtype and agrees(x.contiguous(), array.copy())
+    for source in (array, x):
+        y = lamina.tensor(source, dtype=dtype, device=where)
+        expected = array.astype(np.int64) if (
+            dtype.category == 1) else array
+        assert same(y.tolist(), expected.astype(dtype.name).tolist())
+        assert y.storage is not x.storage
+
+
+def test_tensor_of_tensors():
+    one, two = lamina.tensor(1), lamina.tensor([[2.5]])
+    assert lamina.tensor([one, 2]).tolist() == [1, 2]
+    assert lamina.tensor([one, two]).tolist() == [1.0, 2.5]
+    with pytest.raises(ValueError, match='has 2'):
+        lamina.tensor([lamina.ones(2), lamina.ones(2)])
+
+
+@pytest.mark.parametrize('data, error, says', [
+    ([[1, 2], [3]], ValueError, 'expected a list of 2.*got a list of 1'),
+    ([[1], [2, 3]], ValueError, 'expected a list of 1.*got a list of 2'),
+    ([[1, 2], 3], TypeError, 'expected a list of 2.*got 3'),
+    ([1, [2]], TypeError, r'1 levels deep.*got \[2\]'),
+    ('a', TypeError, "str: 'a'"), ([1, 'a'], TypeError, "str: 'a'"),
+    (None, TypeError, 'NoneType'), ({1: 2}, TypeError, 'dict'),
+    ([1j], TypeError, 'complex'),
+    (np.zeros(2, np.complex128), TypeError, 'complex128')])
+def test_data_that_is_no_tensor(data, error, says):
+    with pytest.raises(error, match=says):
+        lamina.tensor(data)
+
+
+@pytest.mark.parametrize('dtype, value, kept', [
+    ('uint8', 255, 255), ('uint8', -1, 255), ('uint8', -255, 1),
+    ('uint8', 2.7, 2), ('int32', -2 ** 31, -2 ** 31), ('bool', 300, True),
+    ('float32', 16777217, 16777216.0), ('float32', math.inf, math.inf),
+    ('float64', 1e39, 1e39), ('float32', 2 ** 70, 2.0 ** 70)])
+def test_numbers_that_fit(dtype, value, kept):
+    dtype = lamina.dtypes[dtype]
+    assert element(dtype, value) == kept
+    assert lamina.full((1,), value, dtype=dtype).item() == kept
+    assert lamina.tensor([value], dtype=dtype).item() == kept
+    assert lamina.zeros(1, dtype=dtype).fill_(value).item() == kept \
+        or value < 0 or isinstance(value, float)
+
+
+@pytest.mark.parametrize('dtype, value', [
+    ('uint8', 300), ('uint8', 256), ('uint8', -256), ('uint8', 255.7),
+    ('int32', 2 ** 31), ('int64', 2 ** 63), ('int64', -2 ** 63 - 1),
+    ('int64', math.nan), ('int32', math.inf), ('float32', 1e39)])
+def test_numbers_that_do_not_fit(dtype, value):
+    dtype = lamina.dtypes[dtype]
+    with pytest.raises(RuntimeError, match='does not fit') as error:
+        element(dtype, value)
+    assert str(value) in str(error.value) and dtype.name in str(error.value)
+    with pytest.raises(RuntimeError, match='does not fit'):
+        lamina.full((2,), value, dtype=dtype)
+    if dtype.category == 1:
+        with pytest.raises(RuntimeError, match='does not fit'):
+            lamina.tensor([value], dtype=dtype)
+    else:                               # as torch.tensor(1e39)
+        assert lamina.tensor([value], dtype=dtype).item() == math.inf
+
+
+@pytest.mark.parametrize('args', [
+    (5,), (0,), (2, 5), (5, 0, -2), (0, 1, 0.25), (1.5, 4), (0, 1, 0.1),
+    (-3, 3, 2), (5.0,), (True,), (0, -5, -1)])
+def test_arange_agrees_with_numpy(args):
+    x = lamina.arange(*args)
+    expected = np.arange(*args)
+    if expected.dtype.kind == 'f':
+        expected = expected.astype(np.float32)
+    assert x.dtype.name == expected.dtype.name
+    assert x.tolist() == expected.tolist()
+
+
+def test_arange_of_a_dtype():
+    x = lamina.arange(0, 300, 100, dtype=lamina.uint8)
+    assert x.tolist() == [0, 100, 200] and x.dtype is lamina.uint8
+    assert lamina.arange(300, dtype=lamina.uint8)[299].item() == 43
+    assert lamina.arange(3, device='meta').shape == (3,)
+
+
+@pytest.mark.parametrize('args, error, says', [
+    ((0, 1, 0), RuntimeError, 'step'), ((0, -1), RuntimeError, 'from 0 to'),
+    ((1, 2, -1), RuntimeError, '-1 never'), ((math.inf,), RuntimeError, ''),
+    ((math.nan,), RuntimeError, 'nan'), (('a',), TypeError, '')])
+def test_ranges_that_are_none(args, error, says):
+    with pytest.raises(error, match=says):
+        lamina.arange(*args)
+
+
+def test_a_dtype_is_a_dtype():
+    for use in (lambda: lamina.zeros(2, dtype='float32'),
+                lambda: lamina.tensor([1], dtype=float),
+                lambda: lamina.empty_like(lamina.zeros(2), dtype='int64')):
+        with pytest.raises(TypeError, match='lamina.float32'):
+            use()
+    with pytest.raises(NotImplementedError, match='bool'):
+        lamina.arange(2, dtype=lamina.bool_)
+    with pytest.raises(RuntimeError, match='gpu'):
+        lamina.zeros(2, device='gpu')
+
+
+# --- views ------------------------------------------------------------
+
+@quick
+@given(layouts(shape=shapes(min_dims=1)), st.data(),
+       st.sampled_from(DEVICES))
+def test_views_agree_with_numpy(layout, data, where):
+    x, array = layout.on(where), layout.array()
+    n = array.ndim
+    dims = st.integers(-n, n - 1)
+    a, b = data.draw(dims), data.draw(dims)
+    order = data.draw(st.permutations(range(n)))
+    at = data.draw(st.integers(-n - 1, n))
+    pairs = [(x.transpose(a, b), array.swapaxes(a, b)),
+             (x.permute(order), array.transpose(order)),
+             (x.permute(*order), array.transpose(order)),
+             (x.numpy_T(), array.T), (x.T, array.T),
+             (x.unsqueeze(at), np.expand_dims(array, at)),
+             (x.squeeze(), array.squeeze()), (x.detach(), array)]
+    if n <= 2:
+        pairs.append((x.t(), array.T))
+    if n >= 2:
+        pairs.append((x.mT, array.swapaxes(-1, -2)))
+    if array.shape[a]:
+        i = data.draw(st.integers(-array.shape[a], array.shape[a] - 1))
+        pairs.append((x.select(a, i), np.take(array, i, a)))
+        start = i % array.shape[a]
+        length = data.draw(st.integers(0, array.shape[a] - start))
+        part = [slice(None)] * n
+        part[a] = slice(start, start + length)
+        pairs.append((x.narrow(a, i, length), array[tuple(part)]))
+    for y, expected in pairs:
+        assert y.shape == expected.shape
+        assert same(y.tolist(), expected.tolist())
+        assert y.storage is x.storage and y.dtype is x.dtype
+        assert y._base is x
+
+
+@quick
+@given(layouts(), st.data(), st.sampled_from([*DEVICES, 'meta']))
+def test_indexing_agrees_with_numpy(layout, data, where):
+    x, array = layout.on(where), layout.array()
+    bound = st.none() | st.integers(-6, 6)
+    items = []
+    for size in data.draw(st.just(array.shape)):
+        kinds = [st.builds(slice, bound, bound,
+                           st.none() | st.integers(1, 3))]
+        if size:
+            kinds.append(st.integers(-size, size - 1))
+        items.append(data.draw(st.one_of(kinds)))
+    items = items[:data.draw(st.integers(0, len(items)))]
+    for _ in range(data.draw(st.integers(0, 2))):
+        items.insert(data.draw(st.integers(0, len(items))), None)
+    if data.draw(st.booleans()):
+        items.insert(data.draw(st.integers(0, len(items))), ...)
+    index = items[0] if len(items) == 1 else tuple(items)
+    y, expected = x[index], array[index]
+    assert y.shape == expected.shape and y.storage is x.storage
+    if where != 'meta':
+        assert same(y.tolist(), expected.tolist())
+    if expected.size:
+        assert all(n == 1 or a == b for n, a, b in zip(
+            y.shape, y.stride(), steps(np.asarray(expected))))
+
+
+# (shape, index) -> (strides, offset): what PyTorch answers where NumPy's
+# strides are its own affair: sizes of 0 and 1.
+@pytest.mark.parametrize('shape, index, strides, offset', [
+    ((2, 3), (slice(None), None), (3, 3, 1), 0),
+    ((2, 3), (..., None), (3, 1, 1), 0), ((2,), None, (2, 1), 0),
+    ((2, 3), slice(5, None), (3, 1), 6), ((4, 3), slice(3, 1), (3, 1), 9),
+    ((4, 3), (slice(None), slice(5, 7)), (3, 1), 3),
+    ((2, 2, 2), (0, None, 0), (4, 1), 0),
+    ((0, 3), None, (0, 3, 1), 0)])
+def test_index_geometry(shape, index, strides, offset):
+    x = lamina.zeros(shape)[index]
+    assert (x.stride(), x.storage_offset()) == (strides, offset)
+
+
+def test_an_integer_tensor_is_an_index():
+    x = lamina.arange(6).view(2, 3)
+    assert x[lamina.tensor(1)].tolist() == [3, 4, 5]
+    assert x[np.int64(1), lamina.tensor(2, dtype=lamina.uint8)].item() == 5
+
+
+@pytest.mark.parametrize('index, error, says', [
+    (2, IndexError, 'index 2 .* dimension 0 of size 2'),
+    ((0, -4), IndexError, 'index -4 .* dimension 1 of size 3'),
+    ((0, 0, 0), IndexError, 'too many indices: 3 .* 2 dimensions'),
+    (1.0, IndexError, 'float'), (True, IndexError, 'bool'),
+    ('a', IndexError, 'str'),
+    (slice(None, None, -1), ValueError, 'got -1'),
+    (slice(None, None, 0), ValueError, 'got 0'),
+    (slice(0.5, None), TypeError, '')])
+def test_what_is_no_index(index, error, says):
+    with pytest.raises(error, match=says):
+        lamina.zeros(2, 3)[index]
+
+
+def test_a_number_has_no_rows():
+    x = lamina.tensor(3.0)
+    for use in (lambda: x[0], lambda: x.select(0, 0)):
+        with pytest.raises(IndexError, match='item'):
+            use()
+    with pytest.raises(RuntimeError, match='at least 1 dimension'):
+        x.narrow(0, 0, 1)
+    assert x[()].item() == x[...].item() == 3 and x[None].shape == (1,)
+    assert x.transpose(0, -1).shape == x.t().shape == x.T.shape == ()
+    assert x.unsqueeze(-1).shape == x.flatten().shape == (1,)
+    assert x.squeeze(0).shape == ()
+
+
+@pytest.mark.parametrize('use, error, says', [
+    (lambda x: x.permute(0), RuntimeError, r'2 dimensions.*\[0\]'),
+    (lambda x: x.permute(0, 0), RuntimeError, r'twice in \[0, 0\]'),
+    (lambda x: x.permute(0, 'a'), TypeError, 'permute'),
+    (lambda x: x.unsqueeze(3), IndexError, '3 .*-3 to 2'),
+    (lambda x: x.select(0, 2), IndexError, r'2 .*size 2, shape \[2, 3\]'),
+    (lambda x: x.narrow(0, 0, 3), RuntimeError, '3 indices from 0'),
+    (lambda x: x.narrow(0, 3, 1), IndexError, 'start 3 .*size 2'),
+    (lambda x: x.narrow(0, 0, -1), RuntimeError, '-1 indices'),
+    (lambda x: x[None].t(), RuntimeError, 'has 3'),
+    (lambda x: x[0].mT, RuntimeError, '1 dimension'),
+    (lambda x: x.squeeze((0, 0)), RuntimeError, 'twice'),
+    (lambda x: x.flatten(1, 0), RuntimeError, 'start_dim 1 .*end_dim 0')])
+def test_refused_views(use, error, says):
+    with pytest.raises(error, match=says):
+        use(lamina.zeros(2, 3))
+
+
+def test_squeeze_leaves_what_is_larger():
+    x = lamina.zeros(2, 1, 3, 1)
+    assert x.squeeze().shape == (2, 3) and x.squeeze(1).shape == (2, 3, 1)
+    assert x.squeeze(0).shape == x.shape
+    assert x.squeeze((1, -1)).shape == (2, 3)
+    assert x.squeeze(1).stride() == (3, 1, 1)
+
+
+# --- expand -----------------------------------------------------------
+
+@quick
+@given(layouts(), st.data(), st.sampled_from([*DEVICES, 'meta']))
+def test_expand_agrees_with_numpy(layout, data, where):
+    x, array = layout.on(where), layout.array()
+    size = [data.draw(st.integers(0, 3)) if n == 1 else n
+            for n in array.shape]
+    front = data.draw(st.lists(st.integers(0, 3), max_size=2))
+    expected = np.broadcast_to(array, (*front, *size))
+    asked = [*front, *(-1 if n == m else m
+                       for n, m in zip(array.shape, size))]
+    for y in ([x.expand(asked), x.expand(*asked)] if asked
+              else [x.expand(())]):
+        assert y.shape == expected.shape and y.storage is x.storage
+        if where != 'meta':
+            assert same(y.tolist(), expected.tolist())
+
+
+@pytest.mark.parametrize('shape, size, strides', [
+    ((2,), (1, 2), (2, 1)), ((), (1,), (0,)), ((), (2, 3), (0, 0)),
+    ((3,), (2, 3), (0, 1)), ((2, 1), (2, 4), (1, 0)),
+    ((3,), (0, 3), (0, 1)), ((1, 3), (0, -1), (0, 1)),
+    ((2,), (1, 3, 2), (0, 0, 1)), ((2, 3), (1, 2, -1), (6, 3, 1))])
+def test_expand_strides(shape, size, strides):
+    assert lamina.zeros(shape).expand(size).stride() == strides  # PyTorch's
+
+
+@pytest.mark.parametrize('size, says', [
+    ((3, 3), r'\[2, 3\] cannot expand to \[3, 3\]: dimension 0 has 2'),
+    ((3,), r'\[3\] has fewer dimensions'), ((-1, 2, 3), 'dimension 0'),
+    ((-2, 3), 'not -2'), ((2, 0), 'dimension 1 has 3, not 0')])
+def test_refused_expand(size, says):
+    with pytest.raises(RuntimeError, match=says):
+        lamina.zeros(2, 3).expand(size)
+
+
+# --- view -------------------------------------------------------------
+
+def cuts(count):
+    """All shapes of up to 4 dimensions with so many elements, 1s too."""
+    def grow(count, left):
+        if left == 0:
+            return [()] if count == 1 else []
+        return [(n, *rest) for n in range(1, count + 1) if count % n == 0
+                for rest in grow(count // n, left - 1)]
+    return [shape for k in range(5) for shape in grow(count, k)]
+
+
+@quick
+@given(layouts(shape=shapes(max_dims=3, min_size=1), dtype=lamina.uint8),
+       st.data())
+def test_view_works_exactly_where_strides_can_say_it(layout, data):
+    """A view exists if the elements' places, cut to the new shape, are
+    steps of equal length along each dimension: tried by brute force."""
+    geometry = layout.geometry
+    shape = data.draw(st.sampled_from(cuts(numel(geometry.shape))))
+    places = np.array(offsets(geometry)).reshape(shape)
+    found = []
+    for d, n in enumerate(shape):
+        jumps = np.diff(places, axis=d).ravel()
+        if len(set(jumps.tolist())) > 1:
+            found = None
+            break
+        found.append(int(jumps[0]) if n > 1 else None)
+    strides = view_strides(geometry, shape)
+    assert (strides is None) == (found is None)
+    x = layout.on('python')
+    if found is None:
+        with pytest.raises(RuntimeError, match='use reshape'):
+            x.view(shape)
+        assert x.reshape(shape).storage is not x.storage
+    else:
+        assert all(s == f for s, f in zip(strides, found) if f is not None)
+        assert x.view(shape).storage is x.storage
+        assert x.reshape(shape).storage is x.storage
+    assert same(x.reshape(shape).tolist(),
+                layout.array().reshape(shape).tolist())
+
+
+@quick
+@given(layouts(), st.data(), st.sampled_from([*DEVICES, 'meta']))
+def test_reshape_and_flatten_agree_with_numpy(layout, data, where):
+    x, array = layout.on(where), layout.array()
+    n = max(array.ndim, 1)
+    a, b = sorted([data.draw(st.integers(0, n - 1)),
+                   data.draw(st.integers(0, n - 1))])
+    shape = array.shape[:a] + (math.prod(array.shape[a:b + 1]),) + (
+        array.shape[b + 1:])
+    pairs = [(x.flatten(a, b), shape), (x.flatten(), (array.size,)),
+             (x.reshape(-1), (array.size,)), (x.reshape(shape), shape)]
+    for y, shape in pairs:
+        assert y.shape == shape
+        if where != 'meta':
+            assert same(y.tolist(), array.reshape(shape).tolist())
+
+
+def test_inferred_sizes():
+    assert infer_size((2, -1), 6) == (2, 3)
+    assert infer_size((-1,), 0) == (0,) and infer_size((), 1) == ()
+    x = lamina.zeros(2, 0)
+    assert x.view(2, -1).shape == x.reshape(2, -1).shape == (2, 0)
+    assert lamina.zeros(2, 3).view(3, -1).shape == (3, 2)
+
+
+@pytest.mark.parametrize('name', ['view', 'reshape'])
+@pytest.mark.parametrize('shape, size, says', [
+    ((2, 3), (7,), r'\[7\] is invalid for a tensor of 6'),
+    ((2, 3), (-1, -1), 'one may be -1'), ((2, 3), (-2, 3), 'no shape'),
+    ((2, 0), (-1, 0), 'can be anything'), ((2, 3), (4, -1), 'invalid')])
+def test_shapes_that_are_none(name, shape, size, says):
+    with pytest.raises(RuntimeError, match=says) as error:
+        getattr(lamina.zeros(shape), name)(size)
+    assert name in str(error.value)
+
+
+# --- as_strided -------------------------------------------------------
+
+@quick
+@given(layouts(overlap=False), st.data(), st.sampled_from(DEVICES))
+def test_as_strided_agrees_with_numpy(layout, data, where):
+    x = layout.on(where)
+    size = data.draw(shapes(max_dims=3, max_size=3))
+    stride = tuple(data.draw(st.integers(0, 4)) for _ in size)
+    offset = data.draw(st.integers(0, 4))
+    memory = np.array(layout.values, layout.dtype.name)
+    last = offset + sum((n - 1) * s for n, s in zip(size, stride))
+    if 0 not in size and last >= len(memory):
+        with pytest.raises(RuntimeError, match=f'reach element {last}'):
+            x.as_strided(size, stride, offset)
+        return
+    y = x.as_strided(size, stride, offset)
+    assert y.geometry == Geometry(size, stride, offset)
+    if 0 not in size:
+        expected = np_as_strided(memory[offset:], size, [
+            s * memory.itemsize for s in stride])
+        assert same(y.tolist(), expected.tolist())
+
+
+def test_as_strided_takes_the_offset_of_the_tensor():
+    x = lamina.arange(6)[2:]
+    assert x.as_strided((2,), (2,)).tolist() == [2, 4]
+    assert x.as_strided((2,), (2,), 0).tolist() == [0, 2]
+
+
+@pytest.mark.parametrize('size, stride, offset', [
+    ((2, 2), (1,), 0), ((2,), (-1,), 1), ((2,), (1,), -1)])
+def test_refused_as_strided(size, stride, offset):
+    with pytest.raises(RuntimeError, match=r'as_strided\(\)'):
+        lamina.zeros(6).as_strided(size, stride, offset)
+
+
+# --- writing ----------------------------------------------------------
+
+@quick
+@given(layouts(overlap=False), st.data(), st.sampled_from(DEVICES))
+def test_writing_agrees_with_numpy(layout, data, where):
+    x, array = layout.on(where), layout.array()
+    new = data.draw(layouts(dtype=layout.dtype, shape=layout.geometry.shape))
+    version = x.storage.version
+    assert x.copy_(new.on(where)) is x
+    assert x.storage.version > version
+    assert same(x.tolist(), new.array().tolist())
+    # what lies between the elements is untouched
+    written = set(offsets(layout.geometry))
+    elements = x.storage.elements(x.dtype)
+    assert all(same(elements[i], value) for i, value
+               in enumerate(layout.values) if i not in written)
+    array[...] = 1
+    assert x.fill_(1) is x and same(x.tolist(), array.tolist())
+    assert x.zero_() is x and not any(np.ravel(x.tolist()))
+
+
+@quick
+@given(layouts(shape=shapes(min_dims=1, min_size=1), overlap=False),
+       st.data(), st.sampled_from(DEVICES))
+def test_assignment_agrees_with_numpy(layout, data, where):
+    x, array = layout.on(where), layout.array()
+    items = tuple(data.draw(st.one_of(
+        st.integers(-n, n - 1),
+        st.builds(slice, st.integers(-n, n), st.none(),
+                  st.integers(1, 2)))) for n in array.shape)
+    items = items[:data.draw(st.integers(0, len(items)))]
+    value = data.draw(layouts(dtype=layout.dtype, shape=np.shape(
+        array[items])))
+    x[items] = value.on(where)
+    array[items] = value.array()
+    assert same(x.tolist(), array.tolist())
+    x[items] = 3
+    array[items] = 3
+    assert same(x.tolist(), array.tolist())
+
+
+@pytest.mark.parametrize('where', DEVICES)
+def test_writing_through_views_is_seen(where):
+    x = lamina.zeros(2, 3, device=where)
+    x.t()[0] = 7
+    x.view(6)[-1] = 5
+    x[:, 1:2].copy_(lamina.tensor([[1.0], [2.0]], device=where))
+    assert x.tolist() == [[7, 1, 0], [7, 2, 5]]
+
+
+@pytest.mark.parametrize('where', DEVICES)
+def test_a_shift_in_place_reads_first(where):
+    x = lamina.tensor([1, 2, 3, 4, 5], device=where)
+    x[1:] = x[:-1]
+    assert x.tolist() == [1, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize('where', DEVICES)
+def test_values_are_expanded_and_converted(where):
+    x = lamina.zeros(2, 3, device=where)
+    x[0] = lamina.tensor([[[1, 2, 3]]], device=where)   # 1s in front
+    x[1, 1] = lamina.tensor([9.5], device=where)
+    assert x.tolist() == [[1, 2, 3], [0, 9.5, 0]]
+    x.copy_(lamina.tensor([True, False, True], device=where))
+    assert x.tolist() == [[1, 0, 1], [1, 0, 1]]
+    y = lamina.zeros(2, dtype=lamina.uint8, device=where)
+    y[...] = lamina.tensor([300, 2], device=where)      # converted: wraps
+    assert y.tolist() == [44, 2]
+
+
+@pytest.mark.parametrize('where', DEVICES)
+def test_an_expanded_tensor_is_not_written_to(where):
+    x = lamina.ones(1, 1, device=where)
+    y = x.expand(4, 5)
+    with pytest.raises(RuntimeError, match=r'\[4, 5\].*\[0, 0\].*clone'):
+        y.copy_(lamina.zeros(4, 5, device=where))
+    with pytest.raises(RuntimeError, match='clone'):
+        y[:, 1] = lamina.zeros(4, device=where)
+    assert x.item() == 1
+    z = y.clone()
+    z[0, 0] = 3
+    assert x.item() == 1 and z[0, 0].item() == 3
+
+
+@pytest.mark.parametrize('value', [[1, 2, 3], 'a', None, 1j])
+def test_what_cannot_be_assigned(value):
+    x = lamina.zeros(2, 3)
+    with pytest.raises(TypeError, match=type(value).__name__):
+        x[0] = value
+
+
+def test_shapes_that_do_not_fit():
+    x = lamina.zeros(2, 3)
+    for value in (lamina.zeros(2), lamina.zeros(3, 2), lamina.zeros(2, 2, 3)):
+        with pytest.raises(RuntimeError):
+            x[...] = value
+        with pytest.raises(RuntimeError):
+            x.copy_(value)
+
+
+# --- copies -----------------------------------------------------------
+
+@quick
+@given(layouts(special=True), st.sampled_from(DEVICES))
+def test_copies(layout, where):
+    x = layout.on(where)
+    for y in (x.clone(), x.contiguous()):
+        assert same(y.tolist(), x.tolist()) and y.dtype is x.dtype
+        assert y.shape == x.shape and y.device is x.device
+    assert x.clone().storage is not x.storage
+    assert x.contiguous().is_contiguous()
+    assert (x.contiguous() is x) == x.is_contiguous()
+    # a copy of a view holds the view's elements and no more
+    unread = 0 if x.numel() == 0 else x.numel() * x.element_size()
+    assert x.clone().storage.nbytes() == unread
+
+
+@pytest.mark.parametrize('shape, order, strides', [
+    ((2, 3, 4), (2, 0, 1), (1, 12, 4)), ((2, 3), (1, 0), (1, 3)),
+    ((2, 0, 3), (2, 1, 0), (1, 3, 3)), ((0, 3), (1, 0), (1, 3))])
+def test_a_copy_keeps_the_order_of_strides(shape, order, strides):
+    x = lamina.zeros(shape).permute(order)
+    assert lamina.empty_like(x).stride() == strides       # PyTorch's
+
+
+@pytest.mark.parametrize('shape, old, new', [
+    ((4, 2, 3), (1, 16, 4), (1, 12, 4)), ((2, 3), (0, 1), (3, 1)),
+    ((2, 3), (1, 0), (3, 1)), ((2, 4), (2, 4), (1, 2)), ((3,), (5,), (1,)),
+    ((), (), ()), ((2, 3), (0, 0), (3, 1))])
+def test_dense(shape, old, new):
+    assert dense(Geometry(shape, old)) == Geometry(shape, new)  # PyTorch's
+
+
+def test_empty_like():
+    x = lamina.zeros(2, 3, dtype=lamina.int32)
+    assert lamina.empty_like(x).dtype is lamina.int32
+    y = lamina.empty_like(x, dtype=lamina.bool_, device='meta')
+    assert y.dtype is lamina.bool_ and str(y.device) == 'meta'
+
+
+# --- who keeps what alive ---------------------------------------------
+
+def test_a_small_view_keeps_the_whole_storage():
+    gc.disable()
+    try:
+        x = lamina.zeros(100, 100)
+        watch = weakref.ref(x.storage)
+        row = x[1, :]
+        assert row.storage is x.storage
+        del x
+        assert row.untyped_storage().nbytes() == 40000
+        row = row.clone()
+        assert watch() is None and row.storage.nbytes() == 400
+    finally:
+        gc.enable()
+
+
+def test_eight_gigabytes_on_meta():
+    x = lamina.zeros(1000, 2_000_000, device='meta')
+    row = x[1, :]
+    assert row.numel() == 2_000_000
+    assert row.untyped_storage().nbytes() == 8 * 10 ** 9
+    assert row.storage_offset() == 2_000_000
+
+
+def test_views_of_views_have_one_base():
+    x = lamina.zeros(2, 3)
+    assert x._base is None and x.t()._base is x
+    assert x.t()[0]._base is x and x.clone()._base is None
+
+
+# --- Python's protocols -----------------------------------------------
+
+def test_length_and_rows():
+    x = lamina.arange(6).view(2, 3)
+    assert len(x) == 2 and [row.tolist() for row in x] == x.tolist()
+    a, b = x
+    assert b[2].item() == 5 and b.storage is x.storage
+    for use in (len, iter):
+        with pytest.raises(TypeError, match='no dimensions'):
+            use(lamina.tensor(1))
+
+
+def test_truth():
+    assert bool(lamina.tensor([[2]])) and not lamina.tensor(0.0)
+    assert bool(lamina.tensor(math.nan))
+    for shape in ((2,), (0,)):
+        with pytest.raises(RuntimeError, match=f'{shape[0]} elements'):
+            bool(lamina.zeros(shape))
+
+
+def test_numbers():
+    assert int(lamina.tensor([2.9])) == 2 and float(lamina.tensor(3)) == 3.0
+    assert [10, 20][lamina.tensor(1)] == 20
+    assert list(range(lamina.tensor([2]))) == [0, 1]
+    for use in (int, float):
+        with pytest.raises(ValueError, match='has 2'):
+            use(lamina.zeros(2))
+    with pytest.raises(TypeError, match='float32'):
+        range(lamina.tensor(1.0))
+    with pytest.raises(TypeError, match=r'\[2\]'):
+        range(lamina.tensor([1, 2]))
+
+
+# --- printing ---------------------------------------------------------
+
+# What PyTorch 2.13 prints for the same, with torch. instead of lamina.
+PRINTED = [
+    (lambda: lamina.tensor(3), 'tensor(3)'),
+    (lambda: lamina.tensor(3.0), 'tensor(3.)'),
+    (lambda: lamina.tensor(0.1), 'tensor(0.1000)'),
+    (lambda: lamina.tensor(True), 'tensor(True)'),
+    (lambda: lamina.tensor([1.0, math.nan, -math.inf]),
+     'tensor([1., nan, -inf])'),
+    (lambda: lamina.tensor([1.5, math.nan]), 'tensor([1.5000,    nan])'),
+    (lambda: lamina.tensor([-0.0, 0.0]), 'tensor([-0., 0.])'),
+    (lambda: lamina.tensor([1, -20, 300]), 'tensor([  1, -20, 300])'),
+    (lambda: lamina.tensor([True, False]), 'tensor([ True, False])'),
+    (lambda: lamina.tensor([1.0, 1001.0]),
+     'tensor([1.0000e+00, 1.0010e+03])'),
+    (lambda: lamina.tensor([1.0, 1000.0]), 'tensor([   1., 1000.])'),
+    (lambda: lamina.tensor([1e-5]), 'tensor([1.0000e-05])'),
+    (lambda: lamina.tensor([2e8]), 'tensor([2.0000e+08])'),
+    (lambda: lamina.tensor([]), 'tensor([])'),
+    (lambda: lamina.zeros(2, 0), 'tensor([], size=(2, 0))'),
+    (lambda: lamina.arange(0), 'tensor([], dtype=lamina.int64)'),
+    (lambda: lamina.zeros(2, dtype=lamina.float64),
+     'tensor([0., 0.], dtype=lamina.float64)'),
+    (lambda: lamina.zeros(2, device='meta'),
+     "tensor(..., device='meta', size=(2,))"),
+    (lambda: lamina.zeros(2, dtype=lamina.int32, device='meta'),
+     "tensor(..., device='meta', size=(2,), dtype=lamina.int32)"),
+    (lambda: lamina.zeros(2, device='python'),
+     "tensor([0., 0.], device='python')"),
+    (lambda: lamina.arange(6).view(2, 3).t(),
+     'tensor([[0, 3],\n        [1, 4],\n        [2, 5]])'),
+    (lambda: lamina.arange(4).view(1, 2, 2),
+     'tensor([[[0, 1],\n         [2, 3]]])'),
+    (lambda: lamina.arange(4).view(2, 1, 2),
+     'tensor([[[0, 1]],\n\n        [[2, 3]]])'),
+    (lambda: lamina.arange(1001),
+     'tensor([   0,    1,    2,  ...,  998,  999, 1000])'),
+    (lambda: lamina.arange(30),
+     'tensor([ 0,  1,  2,  3,  4,  5,  6,  7,  8,  9, 10, 11, 12, 13, 14, '
+     '15, 16, 17,\n        18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29])'),
+]
+
+
+@pytest.mark.parametrize('make, text', PRINTED,
+                         ids=[text[:30] for _, text in PRINTED])
+def test_printing(make, text):
+    assert repr(make()) == text == str(make())
+
+
+def test_printing_the_edges_of_a_large_tensor():
+    x = lamina.arange(20000).view(100, 4, 50)
+    text = repr(x)
+    assert text.startswith('tensor([[[    0,     1,     2,  ...,    47,')
+    assert text.count('\n        ...,\n') == 1 and '19999]]])' in text
+    assert text.count('...') == 6 * 4 + 1
