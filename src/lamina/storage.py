@@ -91,7 +91,8 @@ def wrap(dtype, value):
         return value != 0
     if dtype.category == 2:
         try:
-            return dtype.format.unpack(dtype.format.pack(value))[0]
+            bytes_ = dtype.format.pack(value * 1.0)     # ints overflow too
+            return dtype.format.unpack(bytes_)[0]
         except OverflowError:
             return math.inf if value > 0 else -math.inf
     span = 1 << 8 * dtype.itemsize
@@ -216,7 +217,7 @@ class Storage:
                 f"a storage on 'meta' is {self.buffer} bytes in name only: "
                 f"there is no data to read or write")
         view = memoryview(self.buffer)
-        return view.cast("B") if view.nbytes else memoryview(b"")
+        return view.cast("B") if view.nbytes else memoryview(bytearray())
 
     def nbytes(self):
         """Size in bytes."""

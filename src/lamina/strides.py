@@ -138,8 +138,9 @@ def is_row_major(geometry):
 
 def overlaps(geometry):
     """Whether one stored element is surely read twice: a stride of 0."""
-    return any(stride == 0 and size > 1
-               for size, stride in zip(geometry.shape, geometry.strides))
+    return 0 not in geometry.shape and any(
+        stride == 0 and size > 1
+        for size, stride in zip(geometry.shape, geometry.strides))
 
 
 def ints(name, values):
@@ -334,7 +335,17 @@ def number_dtype(value):
     """The dtype of a Python number: bool, int64, or the default float's."""
     if isinstance(value, bool):
         return bool_
-    return int64 if isinstance(value, int) else get_default_dtype()
+    return int64 if isinstance(_number(value), int) else get_default_dtype()
+
+
+def _number(value):
+    """A Python number, or what has one inside: a tensor, NumPy's scalar."""
+    if isinstance(value, (int, float)):
+        return value
+    if getattr(value, "size", None) == 1 or isinstance(value, Tensor):
+        return _only(value) if isinstance(value, Tensor) else value.item()
+    kind = type(value).__name__
+    raise TypeError(f"expected a number, not {kind}: {value!r}")
 
 
 def element(dtype, value):
@@ -343,6 +354,8 @@ def element(dtype, value):
     A fraction may be cut off or rounded. As in PyTorch, an unsigned
     dtype takes a negative number whose opposite it has.
     """
+    if not isinstance(value, (int, float)):
+        value = _number(value)
     kept = wrap(dtype, value)
     if dtype.category == 1:
         top = (1 << 8 * dtype.itemsize - dtype.is_signed) - 1
@@ -357,6 +370,9 @@ def element(dtype, value):
 
 def full(size, fill_value, *, dtype=None, device=None, requires_grad=False):
     """A tensor of that shape, every element `fill_value`."""
+    if not isinstance(size, (tuple, list)):
+        raise TypeError(f"full(): expected a shape, as in full((2, 3), 1.0);"
+                        f" got {size!r}")
     dtype = as_dtype(dtype) or number_dtype(fill_value)
     kept = element(dtype, fill_value)
     x = empty(size, dtype=dtype, device=device)
@@ -382,7 +398,10 @@ def _append_numbers(out, data, shape, level=0):
     """Append the numbers of nested lists of that shape to a flat list."""
     nested = isinstance(data, (list, tuple, range))
     if level == len(shape):
-        out.append(_number(data, level))
+        if nested:
+            raise TypeError(f"tensor(): expected a number {level} levels "
+                            f"deep, as the first is; got {data!r}")
+        out.append(_number(data))
         return
     if not nested:
         raise TypeError(f"tensor(): expected a list of {shape[level]} at "
@@ -394,16 +413,6 @@ def _append_numbers(out, data, shape, level=0):
             f"list of {len(data)}")
     for item in data:
         _append_numbers(out, item, shape, level + 1)
-
-
-def _number(data, level):
-    """A Python number, or what has one inside: a tensor, NumPy's scalar."""
-    if isinstance(data, (int, float)):
-        return data
-    if hasattr(data, "item") and hasattr(data, "__float__"):
-        return data.item()
-    raise TypeError(f"tensor(): expected a number {level} levels deep; got "
-                    f"{type(data).__name__}: {data!r}")
 
 
 def tensor(data, *, dtype=None, device=None, requires_grad=False):
@@ -525,9 +534,9 @@ def numpy_T(x):
 
 def _matrix_transpose(self):
     """x.mT: each matrix of a batch transposed."""
-    if self.ndim < 2:
-        raise RuntimeError(f"mT takes a matrix or a batch of matrices; this "
-                           f"tensor has {self.ndim} dimensions")
+    if self.ndim == 1:
+        raise RuntimeError("mT takes a matrix or a batch of matrices; this "
+                           "tensor has 1 dimension")
     return self.transpose(-2, -1)
 
 
@@ -542,8 +551,8 @@ def select(x, dim, index):
         raise IndexError("select(): a tensor of no dimensions has none to "
                          "select from; its number is item()")
     d = wrap_dim(dim, len(x.shape))
-    size = x.shape[d]
-    if not -size <= operator.index(index) < size:
+    size, index = x.shape[d], operator.index(index)
+    if not -size <= index < size:
         raise IndexError(f"index {index} is out of range for dimension {d} "
                          f"of size {size}, shape {list(x.shape)}")
     return Geometry(x.shape[:d] + x.shape[d + 1:],
@@ -558,11 +567,12 @@ def narrow(x, dim, start, length):
         raise RuntimeError("narrow() takes a tensor of at least 1 dimension")
     d = wrap_dim(dim, len(x.shape))
     size = x.shape[d]
-    if not -size <= operator.index(start) <= size:
+    start, length = operator.index(start), operator.index(length)
+    if not -size <= start <= size:
         raise IndexError(f"narrow(): start {start} is out of range for "
                          f"dimension {d} of size {size}")
     start += size if start < 0 else 0
-    if operator.index(length) < 0 or start + length > size:
+    if length < 0 or start + length > size:
         raise RuntimeError(f"narrow(): {length} indices from {start} on do "
                            f"not fit dimension {d} of size {size}")
     return Geometry(x.shape[:d] + (length,) + x.shape[d + 1:], x.strides,
@@ -671,21 +681,21 @@ def expand(x, *size):
     if new < 0:
         raise RuntimeError(f"expand(): {list(size)} has fewer dimensions "
                            f"than the tensor, {list(x.shape)}")
-    shape, strides = list(size), [0] * new + list(x.strides)
-    for d in range(len(size)):
-        had = x.shape[d - new] if d >= new else 1
-        if size[d] == -1 and d >= new:
-            shape[d] = had
-        elif size[d] < 0:
-            raise RuntimeError(f"expand(): {size[d]} is no size for "
-                               f"dimension {d} of {list(size)}")
-        elif had != size[d]:
-            if had != 1:
-                raise RuntimeError(
-                    f"expand(): only a size of 1 can be repeated: dimension "
-                    f"{d} has {had}, not {size[d]}; {list(x.shape)} cannot "
-                    f"expand to {list(size)}")
-            strides[d] = 0
+    shape, strides = list(size), [0] * len(size)
+    step = 1 if x.shape else 0  # what a new dimension of size 1 gets
+    for d in reversed(range(len(size))):
+        had = 1
+        if d >= new:
+            had, step = x.shape[d - new], x.strides[d - new]
+            if size[d] == -1:
+                shape[d] = had
+        if shape[d] < 0 or shape[d] != had != 1:
+            raise RuntimeError(
+                f"expand(): {list(x.shape)} cannot expand to {list(size)}: "
+                f"dimension {d} has {had}, not {size[d]}, and only a size "
+                f"of 1 can be repeated")
+        strides[d] = step if shape[d] == had else 0
+        step = shape[d] * strides[d]
     return Geometry(tuple(shape), tuple(strides), x.offset)
 
 
@@ -800,7 +810,13 @@ def copy_(self, src, non_blocking=False):
 @method
 def fill_(self, value):
     """Set every element to a number; RuntimeError if it does not fit."""
-    kept = element(self.dtype, value)
+    if isinstance(value, Tensor):
+        if value.ndim:
+            raise RuntimeError(f"fill_() takes a number, or a tensor of no "
+                               f"dimensions; this one is {value.shape}")
+        kept = wrap(self.dtype, value.item())
+    else:
+        kept = element(self.dtype, value)
     memory = self.storage.elements(self.dtype)
     for i in set(offsets(self.geometry)):
         memory[i] = kept
@@ -868,8 +884,10 @@ def empty_like(input, *, dtype=None, device=None):
 
 def _keep(geometry):
     """The geometry at offset 0 if it has no gaps, else without them."""
+    if is_row_major(geometry):
+        return geometry._replace(offset=0)
     steps = sorted((s, n) for n, s in zip(geometry.shape, geometry.strides)
-                   if n != 1)
+                   if n > 1)
     step = 1
     for stride, size in steps:
         if stride != step:
@@ -909,6 +927,8 @@ def flatten(self, start_dim=0, end_dim=-1):
     if a > b:
         raise RuntimeError(f"flatten(): start_dim {start_dim} comes after "
                            f"end_dim {end_dim}")
+    if a == b and self.shape:
+        return self
     shape = self.shape
     return self.reshape(*shape[:a], numel(shape[a:b + 1]), *shape[b + 1:])
 
