@@ -104,7 +104,7 @@ def plan_reduction(name, x, dim, keepdim, empty_ok):
     where there is nothing to choose from."""
     dims = reduced_dims(dim, len(x.shape))
     if not empty_ok and not numel(x.shape[d] for d in dims):
-        error = IndexError          # as in PyTorch: which dimension?
+        error = IndexError          # the classes that PyTorch raises
         if dim in (None, ()) and not name.startswith("arg"):
             error = RuntimeError
         raise error(f"{name}(): no elements to choose from: reducing "
