@@ -804,7 +804,11 @@ def copy_(self, src, non_blocking=False):
     """Set the elements to those of `src`, expanded to this shape."""
     if not isinstance(src, Tensor):
         return self.fill_(src)
-    return write_values(self, flat(expand(src, self.shape)))
+    src = expand(src, self.shape)
+    refuse_overlap(self)
+    if self.device.type == "meta":
+        return self                     # there is nothing to write to
+    return write_values(self, flat(src))
 
 
 @method
@@ -814,9 +818,12 @@ def fill_(self, value):
         if value.ndim:
             raise RuntimeError(f"fill_() takes a number, or a tensor of no "
                                f"dimensions; this one is {value.shape}")
+        refuse_overlap(self)
         kept = wrap(self.dtype, value.item())
     else:
         kept = element(self.dtype, value)
+    if self.device.type == "meta":
+        return self
     memory = self.storage.elements(self.dtype)
     for i in set(offsets(self.geometry)):
         memory[i] = kept
@@ -838,6 +845,7 @@ def _setitem(self, items, value):
             raise TypeError(f"x[...] = value takes a number or a tensor, "
                             f"not {type(value).__name__}: tensor(...) may "
                             f"make one")
+        refuse_overlap(place)
         place.fill_(value)
         return
     extra = value.ndim - place.ndim     # sizes of 1 in front are no matter
@@ -899,7 +907,7 @@ def _keep(geometry):
 @method
 def clone(self):
     """A copy in a storage of its own, in the same order of strides."""
-    return write_values(empty_like(self), flat(self))
+    return copy_(empty_like(self), self)
 
 
 @method
