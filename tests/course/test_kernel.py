@@ -22,14 +22,14 @@ def run(tmp_path):
          "from lamina.storage import Storage\n\n\nclass Tensor(Storage): pass")
     save(folder, "03_dispatch", "functions = {}")
     export.write(export.build(folder), tmp_path / "src" / "lamina")
-    # A copy, so that no other lamina lies beside it.
+    # A copy, and no site-packages (-S): no other lamina lies beside it.
     shutil.copytree(Path(course.__file__).parent, tmp_path / "tools/course",
                     ignore=shutil.ignore_patterns("__pycache__"))
 
     def run(code, extra="src"):
         paths = [str(tmp_path / extra), str(tmp_path / "tools")]
         done = subprocess.run(
-            [sys.executable, "-X", "warn_default_encoding", "-W",
+            [sys.executable, "-S", "-X", "warn_default_encoding", "-W",
              "error::EncodingWarning", "-c",
              f"from course import begin\n{code}"],
             text=True, capture_output=True, encoding="utf-8", cwd=tmp_path,
