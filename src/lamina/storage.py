@@ -76,7 +76,8 @@ int32 = dtype("int32", "i", 1)
 int64 = dtype("int64", "q", 1)
 float32 = dtype("float32", "f", 2)
 float64 = dtype("float64", "d", 2)
-dtypes = {d.name: d for d in (bool_, uint8, int32, int64, float32, float64)}
+dtypes = {d.name: d for d in (
+    bool_, uint8, int32, int64, float32, float64)}
 
 
 def wrap(dtype, value):
@@ -91,8 +92,8 @@ def wrap(dtype, value):
         return value != 0
     if dtype.category == 2:
         try:
-            bytes_ = dtype.format.pack(value * 1.0)     # ints overflow too
-            return dtype.format.unpack(bytes_)[0]
+            packed = dtype.format.pack(value * 1.0)     # ints overflow too
+            return dtype.format.unpack(packed)[0]
         except OverflowError:
             return math.inf if value > 0 else -math.inf
     span = 1 << 8 * dtype.itemsize
@@ -172,8 +173,8 @@ def check_index(storage, dtype, index):
 def _allocate(nbytes, device):
     """So many new bytes; on meta, their number."""
     if nbytes < 0:
-        raise RuntimeError(f"cannot allocate {nbytes} bytes: expected 0 or "
-                           f"more")
+        raise RuntimeError(
+            f"cannot allocate {nbytes} bytes: expected 0 or more")
     return nbytes if device is meta else bytearray(nbytes)
 
 
@@ -214,8 +215,8 @@ class Storage:
         """The memory itself, as a memoryview of unsigned bytes."""
         if self.device is meta:
             raise NotImplementedError(
-                f"a storage on 'meta' is {self.buffer} bytes in name only: "
-                f"there is no data to read or write")
+                f"a storage on 'meta' is {self.buffer} bytes in name "
+                f"only: there is no data to read or write")
         view = memoryview(self.buffer)
         return view.cast("B") if view.nbytes else memoryview(bytearray())
 

@@ -144,7 +144,7 @@ def overlaps(geometry):
 
 
 def ints(name, values):
-    """A tuple of ints from `f(2, 3)` or `f((2, 3))`; TypeError for others."""
+    """A tuple of ints from `f(2, 3)` or `f((2, 3))`, or TypeError."""
     given = values
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         given = values[0]
@@ -214,7 +214,7 @@ class Tensor:
 
 
 def method(function):
-    """Make a function a method of every tensor: the door for new layers."""
+    """Make a function a method of tensors: the door for new layers."""
     setattr(Tensor, function.__name__, function)
     return function
 
@@ -282,7 +282,7 @@ def tolist(self):
 def item(self):
     """The one element, as a Python number."""
     if self.numel() != 1:
-        raise RuntimeError(f"item() takes a tensor of one element; this one "
+        raise RuntimeError(f"item() takes a tensor of one element; this "
                            f"has {self.numel()}, shape {list(self.shape)}")
     return self.storage.read(self.dtype, self.geometry.offset)
 
@@ -291,10 +291,12 @@ def _checked_shape(name, shape):
     """A shape that memory can hold; RuntimeError for any other."""
     shape = ints(name, shape)
     if any(size < 0 for size in shape):
-        raise RuntimeError(f"{name}(): a size is negative in {list(shape)}")
+        raise RuntimeError(
+            f"{name}(): a size is negative in {list(shape)}")
     if numel(shape) >= 1 << 60:
-        raise RuntimeError(f"{name}(): a tensor of shape {list(shape)} has "
-                           f"{numel(shape)} elements, more than any memory")
+        raise RuntimeError(
+            f"{name}(): a tensor of shape {list(shape)} has {numel(shape)} "
+            f"elements, more than any memory")
     return shape
 
 
@@ -332,18 +334,21 @@ def new_zeros(self, *size):
 
 
 def number_dtype(value):
-    """The dtype of a Python number: bool, int64, or the default float's."""
+    """The dtype of a number: bool, int64, or the default of floats."""
     if isinstance(value, bool):
         return bool_
-    return int64 if isinstance(_number(value), int) else get_default_dtype()
+    whole = isinstance(_number(value), int)
+    return int64 if whole else get_default_dtype()
 
 
 def _number(value):
-    """A Python number, or what has one inside: a tensor, NumPy's scalar."""
+    """A Python number, itself or out of a tensor or a NumPy scalar."""
     if isinstance(value, (int, float)):
         return value
-    if getattr(value, "size", None) == 1 or isinstance(value, Tensor):
-        return _only(value) if isinstance(value, Tensor) else value.item()
+    if isinstance(value, Tensor):
+        return _only(value)
+    if getattr(value, "size", None) == 1 and hasattr(value, "__float__"):
+        return _number(value.item())
     kind = type(value).__name__
     raise TypeError(f"expected a number, not {kind}: {value!r}")
 
@@ -368,11 +373,12 @@ def element(dtype, value):
     return kept
 
 
-def full(size, fill_value, *, dtype=None, device=None, requires_grad=False):
+def full(size, fill_value, *, dtype=None, device=None,
+         requires_grad=False):
     """A tensor of that shape, every element `fill_value`."""
     if not isinstance(size, (tuple, list)):
-        raise TypeError(f"full(): expected a shape, as in full((2, 3), 1.0);"
-                        f" got {size!r}")
+        raise TypeError(f"full(): expected a shape, as in "
+                        f"full((2, 3), 1.0); got {size!r}")
     dtype = as_dtype(dtype) or number_dtype(fill_value)
     kept = element(dtype, fill_value)
     x = empty(size, dtype=dtype, device=device)
@@ -416,7 +422,7 @@ def _append_numbers(out, data, shape, level=0):
 
 
 def tensor(data, *, dtype=None, device=None, requires_grad=False):
-    """A new tensor with a copy of `data`: a number, nested lists, an array.
+    """A new tensor with a copy of `data`: a number, lists, an array.
 
     The dtype is that of the widest number in it: bool, int64, or float32.
     """
@@ -442,7 +448,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False):
 
 
 def _filled(values, shape, dtype, device, keep):
-    """A new tensor of these numbers; `keep` makes each one of its dtype."""
+    """A new tensor of these numbers; `keep` fits each to the dtype."""
     x = empty(shape, dtype=dtype, device=device)
     if x.device.type != "meta":
         memory = x.storage.elements(dtype)
@@ -457,7 +463,8 @@ def arange(start, end=None, step=1, *, dtype=None, device=None,
     if end is None:
         start, end = 0, start
     if as_dtype(dtype) is bool_:
-        raise NotImplementedError("arange() is for numbers, not lamina.bool")
+        raise NotImplementedError(
+            "arange() is for numbers, not lamina.bool")
     if step == 0:
         raise RuntimeError("arange(): step must not be 0")
     if not (end - start) * step >= 0 or math.isinf(end - start):
@@ -516,8 +523,9 @@ def permute(x, *dims):
     """x with its dimensions in the order `dims`."""
     dims = ints("permute", dims)
     if len(dims) != len(x.shape):
-        raise RuntimeError(f"permute(): a tensor of {len(x.shape)} dimensions"
-                           f" takes an order of as many; got {list(dims)}")
+        raise RuntimeError(
+            f"permute(): a tensor of {len(x.shape)} dimensions takes an "
+            f"order of as many; got {list(dims)}")
     order = [wrap_dim(d, len(x.shape)) for d in dims]
     if len(set(order)) < len(order):
         raise RuntimeError(
@@ -535,8 +543,8 @@ def numpy_T(x):
 def _matrix_transpose(self):
     """x.mT: each matrix of a batch transposed."""
     if self.ndim == 1:
-        raise RuntimeError("mT takes a matrix or a batch of matrices; this "
-                           "tensor has 1 dimension")
+        raise RuntimeError("mT takes a matrix or a batch of matrices; "
+                           "this tensor has 1 dimension")
     return self.transpose(-2, -1)
 
 
@@ -553,8 +561,8 @@ def select(x, dim, index):
     d = wrap_dim(dim, len(x.shape))
     size, index = x.shape[d], operator.index(index)
     if not -size <= index < size:
-        raise IndexError(f"index {index} is out of range for dimension {d} "
-                         f"of size {size}, shape {list(x.shape)}")
+        raise IndexError(f"index {index} is out of range for dimension "
+                         f"{d} of size {size}, shape {list(x.shape)}")
     return Geometry(x.shape[:d] + x.shape[d + 1:],
                     x.strides[:d] + x.strides[d + 1:],
                     x.offset + index % size * x.strides[d])
@@ -564,7 +572,8 @@ def select(x, dim, index):
 def narrow(x, dim, start, length):
     """The `length` indices of a dimension from `start` on."""
     if not x.shape:
-        raise RuntimeError("narrow() takes a tensor of at least 1 dimension")
+        raise RuntimeError("narrow(): a tensor of no dimensions has none "
+                           "to narrow; it takes at least 1 dimension")
     d = wrap_dim(dim, len(x.shape))
     size = x.shape[d]
     start, length = operator.index(start), operator.index(length)
@@ -573,8 +582,8 @@ def narrow(x, dim, start, length):
                          f"dimension {d} of size {size}")
     start += size if start < 0 else 0
     if length < 0 or start + length > size:
-        raise RuntimeError(f"narrow(): {length} indices from {start} on do "
-                           f"not fit dimension {d} of size {size}")
+        raise RuntimeError(f"narrow(): {length} indices from {start} on "
+                           f"do not fit dimension {d} of size {size}")
     return Geometry(x.shape[:d] + (length,) + x.shape[d + 1:], x.strides,
                     x.offset + start * x.strides[d])
 
@@ -584,9 +593,9 @@ def _expand_items(items, ndim):
     items = items if type(items) is tuple else (items,)
     named = sum(item is not None and item is not ... for item in items)
     if named > ndim:
-        raise IndexError(f"too many indices: {named} for a tensor of {ndim} "
-                         f"dimensions" + ("" if ndim else "; its number is "
-                                          "item()"))
+        raise IndexError(
+            f"too many indices: {named} for a tensor of {ndim} dimensions"
+            + ("" if ndim else "; its number is item()"))
     if not any(item is ... for item in items):
         return items
     at = next(k for k, item in enumerate(items) if item is ...)
@@ -641,8 +650,8 @@ def getitem(x, items):
                                  f"dimension {d} of size {size}")
             offset += (index + size if index < 0 else index) * stride
         d += 1
-    return Geometry(tuple(shape) + x.shape[d:], tuple(strides) + x.strides[d:],
-                    offset)
+    return Geometry(tuple(shape) + x.shape[d:],
+                    tuple(strides) + x.strides[d:], offset)
 
 
 Tensor.__getitem__ = getitem
@@ -664,7 +673,8 @@ def squeeze(x, dim=None):
     named = range(n) if dim is None else [
         wrap_dim(d, n) for d in ints("squeeze", (dim,))]
     if len(set(named)) < len(named):
-        raise RuntimeError(f"squeeze(): a dimension is named twice in {dim}")
+        raise RuntimeError(
+            f"squeeze(): a dimension is named twice in {dim}")
     keep = [d for d in range(n) if d not in named or x.shape[d] != 1]
     return Geometry(tuple(x.shape[d] for d in keep),
                     tuple(x.strides[d] for d in keep), x.offset)
@@ -691,29 +701,29 @@ def expand(x, *size):
                 shape[d] = had
         if shape[d] < 0 or shape[d] != had != 1:
             raise RuntimeError(
-                f"expand(): {list(x.shape)} cannot expand to {list(size)}: "
-                f"dimension {d} has {had}, not {size[d]}, and only a size "
-                f"of 1 can be repeated")
+                f"expand(): {list(x.shape)} cannot expand to "
+                f"{list(size)}: dimension {d} has {had}, not {size[d]}, "
+                f"and only a size of 1 can be repeated")
         strides[d] = step if shape[d] == had else 0
         step = shape[d] * strides[d]
     return Geometry(tuple(shape), tuple(strides), x.offset)
 
 
 def infer_size(size, count, name="view"):
-    """`size` with its -1 replaced by what `count` elements leave for it."""
+    """`size` with its -1 replaced by what `count` elements leave it."""
     known = numel(s for s in size if s != -1)
     bad = [s for s in size if s < -1]
     if bad or size.count(-1) > 1:
-        raise RuntimeError(f"{name}(): {list(size)} is no shape: sizes are "
-                           f"0 or more, and one may be -1")
+        raise RuntimeError(f"{name}(): {list(size)} is no shape: sizes "
+                           f"are 0 or more, and one may be -1")
     if -1 in size:
         if known == 0:
             raise RuntimeError(f"{name}(): in {list(size)} the -1 can be "
                                f"anything, because another size is 0")
         size = tuple(count // known if s == -1 else s for s in size)
     if numel(size) != count:
-        raise RuntimeError(f"{name}(): shape {list(size)} is invalid for a "
-                           f"tensor of {count} elements")
+        raise RuntimeError(f"{name}(): shape {list(size)} is invalid for "
+                           f"a tensor of {count} elements")
     return size
 
 
@@ -722,8 +732,8 @@ def view_strides(x, size):
 
     Dimensions of x that follow on from each other (the stride of one is
     size times stride of the next) act as one long dimension; each of
-    these must be cut into whole dimensions of `size`. This is computeStride
-    of PyTorch's aten/src/ATen/TensorUtils.cpp.
+    these must be cut into whole dimensions of `size`. This is
+    computeStride of PyTorch's aten/src/ATen/TensorUtils.cpp.
     """
     if 0 in x.shape:
         return row_major(size).strides if size != x.shape else x.strides
@@ -754,9 +764,9 @@ def view(x, *size):
     strides = view_strides(x, size)
     if strides is None:
         raise RuntimeError(
-            f"view(): no strides read a tensor of shape {list(x.shape)} and "
-            f"strides {list(x.strides)} as {list(size)}; use reshape, which "
-            f"copies where it must")
+            f"view(): no strides read a tensor of shape {list(x.shape)} "
+            f"and strides {list(x.strides)} as {list(size)}; use reshape, "
+            f"which copies where it must")
     return Geometry(size, strides, x.offset)
 
 
@@ -767,7 +777,7 @@ def as_strided(self, size, stride, storage_offset=None):
     stride = ints("as_strided", (stride,))
     offset = (self.geometry.offset if storage_offset is None
               else operator.index(storage_offset))
-    if len(size) != len(stride) or offset < 0 or min(stride, default=0) < 0:
+    if len(size) != len(stride) or min(0, offset, *stride) < 0:
         raise RuntimeError(
             f"as_strided(): size {list(size)}, stride {list(stride)} and "
             f"offset {offset} must be of one length and not negative")
@@ -816,8 +826,9 @@ def fill_(self, value):
     """Set every element to a number; RuntimeError if it does not fit."""
     if isinstance(value, Tensor):
         if value.ndim:
-            raise RuntimeError(f"fill_() takes a number, or a tensor of no "
-                               f"dimensions; this one is {value.shape}")
+            raise RuntimeError(
+                f"fill_() takes a number, or a tensor of no dimensions; "
+                f"this one is {list(value.shape)}")
         refuse_overlap(self)
         kept = wrap(self.dtype, value.item())
     else:
@@ -885,7 +896,7 @@ def dense(geometry):
 
 
 def empty_like(input, *, dtype=None, device=None):
-    """A new tensor of the same shape, order of strides, dtype and device."""
+    """A new tensor with the shape, order of strides, dtype and device."""
     return _new(_keep(input.geometry), as_dtype(dtype) or input.dtype,
                 input.device if device is None else as_device(device))
 
@@ -959,8 +970,8 @@ def _truth(self):
     """The one element's truth; more than one has none."""
     if self.numel() != 1:
         raise RuntimeError(
-            f"the truth of a tensor of {self.numel()} elements is ambiguous;"
-            f" use .any() or .all()")
+            f"the truth of a tensor of {self.numel()} elements is "
+            f"ambiguous; use .any() or .all()")
     return self.item() != 0
 
 
@@ -976,7 +987,7 @@ def _only(self):
     """The one element, for int() and float()."""
     if self.numel() != 1:
         raise ValueError(f"only a tensor of one element is a number; this "
-                         f"one has {self.numel()}, shape {list(self.shape)}")
+                         f"has {self.numel()}, shape {list(self.shape)}")
     return self.item()
 
 
@@ -1011,8 +1022,9 @@ def _texts(values, floating):
         if high / low > 1000 or high > 1e8 or low < 1e-4:
             pattern = "{:.4e}"
     width = max((len(pattern.format(v)) for v in usual), default=1)
-    return [(pattern.format(v) if math.isfinite(v) else str(v)).rjust(width)
-            for v in values]
+    texts = [pattern.format(v) if math.isfinite(v) else str(v)
+             for v in values]
+    return [text.rjust(width) for text in texts]
 
 
 def _brackets(shape, shown, texts, indent):
@@ -1027,9 +1039,11 @@ def _brackets(shape, shown, texts, indent):
         parts.insert(_EDGE, " ..." if last else "...")
     gap = ",\n" + " " * (indent + 1)
     if last:
-        return "[" + gap.join(", ".join(parts[i:i + line]) for i in range(
-            0, len(parts), line)) + "]"
-    return "[" + gap.replace("\n", "\n" * (len(shape) - 1)).join(parts) + "]"
+        parts = [", ".join(parts[i:i + line])
+                 for i in range(0, len(parts), line)]
+    else:
+        gap = gap.replace("\n", "\n" * (len(shape) - 1))
+    return f"[{gap.join(parts)}]"
 
 
 def _body(x):
