@@ -1,0 +1,1155 @@
+"""Autograd: where to keep the graph.
+
+Exported from chapters/08_autograd.ipynb by `course export`; edit the chapter,
+not this file.
+"""
+
+import functools
+import threading
+import warnings
+import weakref
+
+import lamina.strides as strides
+from lamina.broadcasting import broadcast_shapes
+from lamina.dispatch import (
+    add_layer, array, define, from_array, functions, impl, np, operators,
+)
+from lamina.reductions import reduced_dims, reduced_shape
+from lamina.strides import (
+    Geometry, Tensor, method, nearest, offsets, ones, repr_notes, row_major,
+    zeros,
+)
+
+__all__ = [
+    "GradMode",
+    "grad_mode",
+    "is_grad_enabled",
+    "no_grad",
+    "enable_grad",
+    "set_grad_enabled",
+    "AutogradMeta",
+    "Node",
+    "metadata_of",
+    "AccumulateGrad",
+    "accumulate",
+    "edge_of",
+    "wrap_autograd",
+    "AUTOGRAD",
+    "requires_grad_",
+    "wants_grad",
+    "is_leaf",
+    "get_grad_fn",
+    "get_grad",
+    "set_grad",
+    "derivatives",
+    "derivative",
+    "parameters",
+    "split_name",
+    "maybe_multiply",
+    "SavedTensor",
+    "set_history",
+    "Recipe",
+    "saved_value",
+    "PARTS",
+    "OperatorNode",
+    "record",
+    "untracked",
+    "refuse_out",
+    "refuse_unknown",
+    "grad_notes",
+    "sum_to",
+    "fit",
+    "count_uses",
+    "receive",
+    "run_backward",
+    "pass_on",
+    "on_the_way",
+    "note",
+    "first_grad",
+    "as_roots",
+    "as_list",
+    "backward",
+    "checked_inputs",
+    "tensor_backward",
+    "grad",
+    "where",
+    "pow_self",
+    "pow_exponent",
+    "restore",
+    "extreme_self",
+    "python_embed",
+    "meta_embed",
+    "cpu_embed",
+    "collides",
+    "put_back",
+    "read_from",
+    "move",
+    "extent",
+    "as_strided_self",
+    "inverse_order",
+    "CopySlices",
+    "ViewNode",
+    "refresh",
+    "record_write",
+    "check_leaf",
+    "detach_",
+    "retain_grad",
+]
+
+
+class GradMode(threading.local):
+    """Whether operators are recorded; each thread has its own."""
+
+    enabled = True
+
+
+grad_mode = GradMode()
+
+
+def is_grad_enabled():
+    """Whether this thread records operators."""
+    return grad_mode.enabled
+
+
+class no_grad:
+    """Do not record what happens in a block, or in a function."""
+
+    mode = False
+
+    def __enter__(self):
+        self.before = grad_mode.enabled
+        grad_mode.enabled = self.mode
+
+    def __exit__(self, *exc):
+        grad_mode.enabled = self.before
+
+    def __call__(self, function):
+        @functools.wraps(function)
+        def wrapped(*args, **kwargs):
+            with set_grad_enabled(self.mode):
+                return function(*args, **kwargs)
+        return wrapped
+
+
+class enable_grad(no_grad):
+    """Record again, inside a no_grad."""
+
+    mode = True
+
+
+class set_grad_enabled(no_grad):
+    """Record or not, from here on, or until the `with` block ends."""
+
+    def __init__(self, mode):
+        self.mode = bool(mode)
+        super().__enter__()
+
+    def __enter__(self):
+        grad_mode.enabled = self.mode
+
+    def __call__(self, function):
+        grad_mode.enabled = self.before     # made only to decorate
+        return super().__call__(function)
+
+
+class AutogradMeta:
+    """What a tensor knows of its gradient: the slot `autograd`.
+
+    A tensor that an operator made has `grad_fn`, the node of that
+    operator, as whose output number `output_nr` it came. A leaf has none;
+    it has `grad`, and a weak reference to its `accumulator`. `version` is
+    the storage's when the history was noted: a view whose base has been
+    written to since has another history.
+    """
+
+    __slots__ = ("grad", "grad_fn", "output_nr", "version", "accumulator",
+                 "retains_grad", "__weakref__")
+
+    def __init__(self, grad_fn=None, output_nr=0, version=0):
+        self.grad = None
+        self.grad_fn = grad_fn
+        self.output_nr = output_nr
+        self.version = version
+        self.accumulator = None
+        self.retains_grad = False
+
+
+class Node:
+    """One recorded operator, in the graph that backward walks.
+
+    `next_functions` holds, for each input that wants a gradient, the node
+    that made it and which of that node's outputs it was.
+    `input_metadata` holds, for each output of the operator, the (shape,
+    dtype, device) of a gradient that comes in. `retained` lists outputs
+    whose gradient is kept (retain_grad).
+    """
+
+    __slots__ = ("next_functions", "input_metadata", "retained",
+                 "__weakref__")
+
+    def __init__(self, next_functions, input_metadata):
+        self.next_functions = next_functions
+        self.input_metadata = input_metadata
+        self.retained = None
+
+    def name(self):
+        return type(self).__name__
+
+    def __repr__(self):
+        return f"<{self.name()}>"
+
+    def apply(self, grads):
+        """The inputs' gradients, from those of the outputs.
+
+        Of `grads` at least one is no None; the result has one entry for
+        each of `next_functions`, None where no gradient flows.
+        """
+        raise NotImplementedError(f"{self.name()} has no derivative")
+
+    def release(self):
+        """Free what the node saved."""
+
+
+def metadata_of(x):
+    """What a gradient of x must look like."""
+    return x.geometry.shape, x.dtype, x.storage.device
+
+
+class AccumulateGrad(Node):
+    """The end of the graph: adds the gradient to a leaf's `.grad`."""
+
+    __slots__ = ("variable",)
+
+    def __init__(self, variable):
+        super().__init__((), (metadata_of(variable),))
+        self.variable = variable
+
+    def apply(self, grads):
+        accumulate(self.variable.autograd, grads[0])
+        return ()
+
+
+def accumulate(meta, grad):
+    """Add to what a tensor's .grad holds already."""
+    if meta.grad is None:
+        meta.grad = grad.clone()
+    elif grad_mode.enabled:         # the sum is part of a graph
+        meta.grad = meta.grad + grad
+    else:
+        meta.grad.add_(grad)
+
+
+def edge_of(x):
+    """Where the gradient of x goes: a node, and which output it was."""
+    meta = x.autograd
+    if x._base is not None and meta.version != x.storage.version:
+        refresh(x)
+    if meta.grad_fn is not None:
+        return meta.grad_fn, meta.output_nr
+    node = meta.accumulator and meta.accumulator()
+    if node is None:
+        node = AccumulateGrad(x)
+        meta.accumulator = weakref.ref(node)
+    return node, 0
+
+
+def wrap_autograd(operator, kernel):
+    """The layer: a kernel that also notes what it did."""
+    schema = operator.schema
+    source = operator.base or operator
+    formulas = derivatives.get(source.schema.full_name)
+    if schema.is_write and not schema.name.endswith("_"):
+        return refuse_out(schema, kernel)
+    if schema.is_write:
+        return record_write(schema, kernel, formulas)
+    if formulas is None:
+        return refuse_unknown(schema, kernel)
+    if not formulas:
+        return untracked(kernel)
+    return record(schema, kernel, formulas)
+
+
+AUTOGRAD = add_layer(wrap_autograd)
+
+
+@method
+def requires_grad_(self, requires_grad=True):
+    """Want the gradient of this leaf, or no longer. Gives the tensor."""
+    if not is_leaf(self):
+        if not requires_grad:
+            raise RuntimeError(
+                "only a leaf's requires_grad can be changed, and this tensor "
+                "was made by an operator; use .detach()")
+    elif not requires_grad:
+        self.keys &= ~AUTOGRAD
+    else:
+        if not self.dtype.is_floating_point:
+            raise RuntimeError(f"only floating-point tensors have gradients; "
+                               f"this is {self.dtype}: convert it with "
+                               f".to(lamina.float32)")
+        if self.autograd is None:
+            self.autograd = AutogradMeta()
+        self.keys |= AUTOGRAD
+    return self
+
+
+def wants_grad(x):
+    return isinstance(x, Tensor) and bool(x.keys & AUTOGRAD)
+
+
+def is_leaf(x):
+    """Whether x was made by no recorded operator."""
+    return get_grad_fn(x) is None
+
+
+def get_grad_fn(x):
+    """The node that made x; None for a leaf."""
+    if x.autograd is None or x.autograd.grad_fn is None:
+        return None
+    return edge_of(x)[0]
+
+
+Tensor.requires_grad = property(wants_grad, requires_grad_)
+Tensor.is_leaf = property(is_leaf)
+Tensor.grad_fn = property(get_grad_fn)
+
+
+def get_grad(self):
+    """The gradient that backward has added up for this leaf, or None."""
+    meta = self.autograd
+    if meta is None:
+        return None
+    if meta.grad_fn is not None and not meta.retains_grad:
+        warnings.warn(".grad of a tensor that is no leaf is not kept; call "
+                      ".retain_grad() on it before backward", stacklevel=2)
+    return meta.grad
+
+
+def set_grad(self, grad):
+    if grad is not None:
+        if not isinstance(grad, Tensor):
+            raise TypeError(f"a gradient is a tensor or None; got "
+                            f"{type(grad).__name__}")
+        if metadata_of(grad) != metadata_of(self):
+            raise RuntimeError(
+                f"a gradient has its tensor's shape, dtype and device, "
+                f"{list(self.shape)}, {self.dtype}, '{self.device}'; got "
+                f"{list(grad.shape)}, {grad.dtype}, '{grad.device}'")
+    if self.autograd is None:
+        if grad is None:
+            return
+        self.autograd = AutogradMeta()
+    self.autograd.grad = grad
+
+
+Tensor.grad = property(get_grad, set_grad)
+Tensor.output_nr = property(
+    lambda self: self.autograd.output_nr if self.autograd else 0)
+Tensor._version = property(lambda self: self.storage.version)
+
+
+derivatives = {}
+
+
+def derivative(name, **formulas):
+    """Give an operator its derivative: a formula for each input.
+
+    A formula takes `grad`, the gradient of the result, and any of: the
+    operator's arguments by name, `result`, and an argument's shape,
+    geometry or device (`self_shape`). What it names is saved at the call.
+    An input without a formula gets no gradient; with no formulas at all,
+    the result carries none.
+    """
+    schema = operators[name].schema
+    known = [a.name for a in schema.arguments]
+    for target, formula in formulas.items():
+        if target not in known:
+            raise ValueError(f"{schema} has no argument {target!r}"
+                             + nearest(target, known))
+        for wanted in parameters(formula):
+            if wanted != "result" and split_name(wanted, known)[0] is None:
+                raise ValueError(
+                    f"derivative of {schema}: the formula for {target!r} "
+                    f"takes {wanted!r}, which is no argument"
+                    + nearest(wanted, known))
+    derivatives[name] = formulas
+    for form in (operators[name], *operators[name].forms):
+        form.table.clear()          # what is in it knows no derivative
+
+
+def parameters(formula):
+    """The names of what a formula takes besides grad."""
+    code = formula.__code__
+    return code.co_varnames[1:code.co_argcount]
+
+
+def split_name(name, known):
+    """"self_shape" as ("self", "shape"), "self" as ("self", None)."""
+    owner, _, part = name.rpartition("_")
+    if name in known:
+        return name, None
+    if owner in known and part in ("shape", "geometry", "device"):
+        return owner, part
+    return None, None
+
+
+def maybe_multiply(grad, alpha):
+    """grad * alpha, without the work where alpha is 1."""
+    return grad if alpha == 1 else grad * alpha
+
+
+derivative("add.Tensor",
+           self=lambda grad: grad,
+           other=lambda grad, alpha: maybe_multiply(grad, alpha))
+derivative("mul.Tensor",
+           self=lambda grad, other: grad * other,
+           other=lambda grad, self: grad * self)
+derivative("exp", self=lambda grad, result: grad * result)
+
+
+class SavedTensor:
+    """What backward needs of a tensor, and the version it had."""
+
+    __slots__ = ("storage", "geometry", "dtype", "array", "meta", "leaf",
+                 "version")
+
+    def __init__(self, x, is_result=False):
+        self.storage = storage = x.storage
+        self.geometry = x.geometry
+        self.dtype = x.dtype
+        self.array = x.array
+        self.version = storage.version
+        self.meta = meta = None if is_result else x.autograd
+        self.leaf = x if (meta is not None and meta.grad_fn is None
+                          and x.keys & AUTOGRAD) else None
+
+    def unpack(self, node, name):
+        """The tensor again; RuntimeError if it was written to since."""
+        if self.storage.version != self.version:
+            raise RuntimeError(
+                f"backward of {node.name()} needs its {name}, a tensor of "
+                f"shape {list(self.geometry.shape)}, as it was at version "
+                f"{self.version}; it has been written to in place since and "
+                f"is at version {self.storage.version}. Write to a clone(), "
+                f"or use the operator that makes a new tensor")
+        if self.leaf is not None:
+            return self.leaf
+        x = Tensor(self.storage, self.geometry, self.dtype)
+        x.array = self.array
+        if name == "result":
+            set_history(x, node)
+        elif self.meta is not None and self.meta.grad_fn is not None:
+            x.autograd = self.meta
+            x.keys |= AUTOGRAD
+        return x
+
+
+def set_history(x, grad_fn, output_nr=0):
+    """Make x an output of a node."""
+    x.autograd = AutogradMeta(grad_fn, output_nr, x.storage.version)
+    x.keys |= AUTOGRAD
+
+
+class Recipe:
+    """How to save and to go back, for one operator and one set of inputs.
+
+    `names` says what is saved, the result last; `sources`, where the rest
+    is found in a call, as (argument number, function that takes its part);
+    `formulas`, for each input, the formula and which of the saved things
+    it takes.
+    """
+
+    def __init__(self, schema, formulas, positions):
+        words = schema.name.rstrip("_").split("_")
+        self.name = "".join(w[:1].upper() + w[1:] for w in words
+                            ) + "Backward0"
+        known = [a.name for a in schema.arguments]
+        wanted = [formulas[known[i]] for i in positions]
+        self.names = sorted({name for f in wanted for name in parameters(f)},
+                            key=lambda name: (name == "result", name))
+        self.needs_result = "result" in self.names
+        self.formulas = [(f, [self.names.index(name)
+                              for name in parameters(f)]) for f in wanted]
+        self.sources = [(known.index(split_name(name, known)[0]),
+                         PARTS[split_name(name, known)[1]])
+                        for name in self.names if name != "result"]
+
+    def save(self, args):
+        """What the formulas need of a call, but for its result."""
+        return [part(args[i]) for i, part in self.sources]
+
+
+def saved_value(value):
+    return SavedTensor(value) if isinstance(value, Tensor) else value
+
+
+# a number that stands in a tensor's place has the shape ()
+PARTS = {
+    None: saved_value,
+    "shape": lambda x: x.shape if isinstance(x, Tensor) else (),
+    "geometry": lambda x: x.geometry,
+    "device": lambda x: x.device,
+}
+
+
+class OperatorNode(Node):
+    """A node whose derivative stands in the table."""
+
+    __slots__ = ("recipe", "saved")
+
+    def __init__(self, recipe, next_functions, input_metadata, saved):
+        self.next_functions = next_functions
+        self.input_metadata = input_metadata
+        self.retained = None
+        self.recipe = recipe
+        self.saved = saved
+
+    def name(self):
+        return self.recipe.name
+
+    def apply(self, grads):
+        if self.saved is None:
+            raise RuntimeError(
+                f"backward through {self.name()} a second time: what it had "
+                f"saved is freed after the first; to go through a graph "
+                f"twice, use backward(retain_graph=True) the first time")
+        values = [value.unpack(self, name) if type(value) is SavedTensor
+                  else value
+                  for name, value in zip(self.recipe.names, self.saved)]
+        return [formula(grads[0], *[values[i] for i in wanted])
+                for formula, wanted in self.recipe.formulas]
+
+    def release(self):
+        if any(type(value) is SavedTensor for value in self.saved or ()):
+            self.saved = None
+
+
+def record(schema, kernel, formulas):
+    """Run the kernel; point the result at a new node."""
+    places = [i for i, a in enumerate(schema.arguments)
+              if a.name in formulas]
+    recipes = {}
+
+    def recorded(*args):
+        result = kernel(*args)
+        if not grad_mode.enabled or result.dtype.category != 2:
+            return result
+        positions = tuple([i for i in places if isinstance(args[i], Tensor)
+                           and args[i].keys & AUTOGRAD])
+        if not positions:
+            return result
+        recipe = recipes.get(positions)
+        if recipe is None:
+            recipe = recipes[positions] = Recipe(schema, formulas, positions)
+        edges = tuple([edge_of(args[i]) for i in positions])
+        saved = recipe.save(args)
+        if recipe.needs_result:
+            saved.append(SavedTensor(result, is_result=True))
+        set_history(result, OperatorNode(
+            recipe, edges, (metadata_of(result),), saved))
+        return result
+    return recorded
+
+
+def untracked(kernel):
+    """For results that carry no gradient, not even as views."""
+    def call(*args):
+        result = kernel(*args)
+        result._base = None
+        return result
+    return call
+
+
+def refuse_out(schema, kernel):
+    """`out=` is not recorded, so nothing in it may want a gradient."""
+    def call(*args):
+        if grad_mode.enabled:
+            raise RuntimeError(
+                f"{schema.name}(out=...) is not recorded, and an argument "
+                f"requires grad; leave out= away, or use no_grad()")
+        return kernel(*args)
+    return call
+
+
+def refuse_unknown(schema, kernel):
+    """An operator that the table does not know."""
+    def call(*args):
+        if grad_mode.enabled:
+            raise NotImplementedError(
+                f"{schema.name}() has no derivative, and an argument "
+                f"requires grad; give it one: derivative("
+                f"{schema.full_name!r}, ...), or detach() the argument")
+        return kernel(*args)
+    return call
+
+
+def grad_notes(self):
+    """What a tensor's repr says of its gradient."""
+    node = get_grad_fn(self)
+    if node is not None:
+        return [f"grad_fn={node!r}"]
+    return ["requires_grad=True"] if self.requires_grad else []
+
+
+repr_notes.append(grad_notes)
+
+
+def sum_to(grad, shape):
+    """Undo broadcasting: sum over what was repeated, so that `grad` has
+    `shape`. RuntimeError if `shape` does not broadcast to that of grad."""
+    if broadcast_shapes(grad.shape, shape) != grad.shape:
+        raise RuntimeError(f"a gradient of shape {list(grad.shape)} is none "
+                           f"for a tensor of shape {list(shape)}")
+    new = len(grad.shape) - len(shape)
+    dims = tuple(range(new)) + tuple(
+        d + new for d, size in enumerate(shape)
+        if size == 1 and grad.shape[d + new] != 1)
+    return grad.sum(dims, keepdim=True).reshape(shape)
+
+
+def fit(grad, metadata):
+    """A gradient in the shape and dtype that a node has noted."""
+    shape, dtype, _ = metadata
+    if grad.geometry.shape != shape:
+        grad = sum_to(grad, shape)
+    return grad if grad.dtype is dtype else grad.to(dtype)
+
+
+def count_uses(roots):
+    """How many edges lead to each node, over all that the roots reach."""
+    uses = dict.fromkeys(roots, 0)
+    stack = list(uses)
+    while stack:
+        for node, _ in stack.pop().next_functions:
+            if node in uses:
+                uses[node] += 1
+            elif node is not None:
+                uses[node] = 1
+                stack.append(node)
+    return uses
+
+
+def receive(arrived, node, nr, grad):
+    """Add a gradient to those that have arrived at a node."""
+    grad = fit(grad, node.input_metadata[nr])
+    grads = arrived.get(node)
+    if grads is None:
+        grads = arrived[node] = [None] * len(node.input_metadata)
+    grads[nr] = grad if grads[nr] is None else grads[nr] + grad
+
+
+def run_backward(roots, retain_graph, create_graph, targets=None):
+    """Carry gradients from `roots`, ((node, output number), grad), through
+    the graph: each node once, after all that use it (Kahn's algorithm).
+
+    With `targets`, {(node, output number): None}, the gradients that
+    arrive there are filled in, only nodes on a way to one are walked, and
+    no leaf is touched.
+    """
+    uses = count_uses([node for (node, _), _ in roots])
+    walked = None if targets is None else on_the_way(targets, uses)
+    arrived = {}
+    for (node, nr), grad in roots:
+        receive(arrived, node, nr, grad)
+    ready = [node for node in arrived if not uses[node]]
+    with set_grad_enabled(create_graph):
+        while ready:
+            node = ready.pop()
+            grads = arrived.pop(node, None)
+            if grads is not None and (targets or node.retained):
+                note(node, grads, targets)
+            if walked is None or node in walked:
+                pass_on(node, grads, arrived, uses, ready)
+                if not retain_graph:
+                    node.release()
+
+
+def pass_on(node, grads, arrived, uses, ready):
+    """Apply a node, and give each input's node its part. Where no gradient
+    arrived, none is passed on."""
+    edges = node.next_functions
+    found = node.apply(grads) if grads else [None] * len(edges)
+    for (after, nr), grad in zip(edges, found):
+        if after is None:
+            continue
+        if grad is not None:
+            receive(arrived, after, nr, grad)
+        uses[after] -= 1
+        if not uses[after]:
+            ready.append(after)
+
+
+def on_the_way(targets, nodes):
+    """Those of the nodes that lead to a target by at least one edge."""
+    users = {}
+    for node in nodes:
+        for after, _ in node.next_functions:
+            users.setdefault(after, []).append(node)
+    found, stack = set(), [node for node, _ in targets]
+    while stack:
+        for user in users.get(stack.pop(), ()):
+            if user not in found:
+                found.add(user)
+                stack.append(user)
+    return found
+
+
+def note(node, grads, targets):
+    """Keep the gradients of a node's outputs that were asked for."""
+    for nr, grad in enumerate(grads):
+        if targets and (node, nr) in targets:
+            targets[node, nr] = grad
+    for nr, ref in node.retained or ():
+        meta = ref()
+        if meta is not None and grads[nr] is not None:
+            accumulate(meta, grads[nr])
+
+
+def first_grad(x, gradient):
+    """The gradient to start from: 1 for a single number, else given."""
+    if not wants_grad(x):
+        raise RuntimeError(
+            "backward() from something that no recorded operator made: it "
+            "does not require grad and has no grad_fn. Was it computed in "
+            "no_grad(), detached, or from tensors without requires_grad?")
+    if gradient is None:
+        if x.numel() != 1:
+            raise RuntimeError(
+                f"backward() starts by itself only from one number; this "
+                f"tensor has shape {list(x.shape)}: take .sum() or .mean(), "
+                f"or give backward(gradient) a tensor of that shape")
+        return ones(x.shape, dtype=x.dtype, device=x.device)
+    if not isinstance(gradient, Tensor):
+        raise TypeError(f"gradient must be a tensor or None; got "
+                        f"{type(gradient).__name__}")
+    if (gradient.shape, gradient.device) != (x.shape, x.device):
+        raise RuntimeError(
+            f"gradient must have the tensor's shape {list(x.shape)} and "
+            f"device '{x.device}'; got {list(gradient.shape)} on "
+            f"'{gradient.device}'")
+    return gradient
+
+
+def as_roots(tensors, gradients):
+    """Where to start, and with which gradient, for each tensor."""
+    gradients = as_list(gradients) or [None] * len(tensors)
+    if len(gradients) != len(tensors):
+        raise RuntimeError(f"{len(tensors)} tensors to start from, but "
+                           f"{len(gradients)} gradients for them")
+    gradients = [first_grad(x, g) for x, g in zip(tensors, gradients)]
+    return [(edge_of(x), g) for x, g in zip(tensors, gradients)]
+
+
+def as_list(x):
+    if x is None:
+        return []
+    return list(x) if isinstance(x, (list, tuple)) else [x]
+
+
+def backward(tensors, grad_tensors=None, retain_graph=None,
+             create_graph=False, inputs=None):
+    """Add the gradients of `tensors` to `.grad` of the leaves they came
+    from, or of `inputs` alone.
+
+    grad_tensors: what to start from, for tensors of more than one element.
+    retain_graph: keep what the graph saved, for another walk; the default
+    is create_graph. create_graph: record the walk, so that the gradients
+    have gradients. RuntimeError where nothing was recorded.
+    """
+    keep = create_graph if retain_graph is None else retain_graph
+    roots = as_roots(as_list(tensors), grad_tensors)
+    if inputs is None:
+        return run_backward(roots, keep, create_graph)
+    inputs = as_list(inputs)
+    targets = {edge_of(x): None for x in checked_inputs(inputs)}
+    run_backward(roots, keep, create_graph, targets)
+    with set_grad_enabled(create_graph):
+        for x in inputs:
+            if targets[edge_of(x)] is not None:
+                accumulate(x.autograd, targets[edge_of(x)])
+
+
+def checked_inputs(inputs):
+    """The inputs, if gradients with respect to them can be asked for."""
+    if not inputs:
+        raise RuntimeError("no inputs: gradients with respect to what?")
+    for i, x in enumerate(inputs):
+        if not wants_grad(x):
+            raise RuntimeError(f"input {i} does not require grad: call "
+                               f"requires_grad_() before it is used")
+    return inputs
+
+
+def tensor_backward(self, gradient=None, retain_graph=None,
+                    create_graph=False, inputs=None):
+    """Add this tensor's gradients to `.grad` of the leaves it came from.
+
+    gradient: what to start from, for a tensor of more than one element.
+    The other arguments are those of lamina.autograd.backward.
+    """
+    backward(self, gradient, retain_graph, create_graph, inputs)
+
+
+Tensor.backward = tensor_backward
+
+
+def grad(outputs, inputs, grad_outputs=None, retain_graph=None,
+         create_graph=False, allow_unused=None, materialize_grads=False):
+    """The gradients of `outputs` with respect to `inputs`, as a tuple.
+
+    With create_graph the gradients can be differentiated again.
+    RuntimeError for an input that the outputs do not depend on, unless
+    allow_unused: then its place holds None, or with materialize_grads
+    zeros.
+    """
+    keep = create_graph if retain_graph is None else retain_graph
+    inputs = checked_inputs(as_list(inputs))
+    roots = as_roots(as_list(outputs), grad_outputs)
+    targets = {edge_of(x): None for x in inputs}
+    run_backward(roots, keep, create_graph, targets)
+    found = [targets[edge_of(x)] for x in inputs]
+    if materialize_grads:
+        found = [x.new_zeros(x.shape) if g is None else g
+                 for x, g in zip(inputs, found)]
+    unused = [i for i, g in enumerate(found) if g is None]
+    if unused and not allow_unused:
+        raise RuntimeError(
+            f"the outputs do not depend on input {unused[0]} of "
+            f"{len(inputs)}; allow_unused=True gives None for it")
+    return tuple(found)
+
+
+derivative("mm",
+           self=lambda grad, mat2: grad.mm(mat2.t()),
+           mat2=lambda grad, self: self.t().mm(grad))
+derivative("t", self=lambda grad: grad.t())
+derivative("unsqueeze", self=lambda grad, self_shape:
+           grad.reshape(self_shape))
+derivative("squeeze", self=lambda grad, self_shape: grad.reshape(self_shape))
+derivative("view", self=lambda grad, self_shape: grad.reshape(self_shape))
+derivative("clone", self=lambda grad: grad)
+derivative("sub.Tensor",
+           self=lambda grad: grad,
+           other=lambda grad, alpha: -maybe_multiply(grad, alpha))
+
+
+where = functions["where"]
+
+derivative("div.Tensor",
+           self=lambda grad, other: grad / other,
+           other=lambda grad, self, other: -grad * ((self / other) / other))
+derivative("neg", self=lambda grad: -grad)
+derivative("abs", self=lambda grad, self: grad * self.sign())
+derivative("sign", self=lambda grad: grad * 0.0)
+derivative("log", self=lambda grad, self: grad / self)
+derivative("tanh", self=lambda grad, result: grad * (1 - result * result))
+derivative("sqrt", self=lambda grad, result: grad / (2 * result))
+derivative("relu", self=lambda grad, result: where(result > 0, grad, 0.0))
+derivative("where.self",
+           self=lambda grad, condition: where(condition, grad, 0.0),
+           other=lambda grad, condition: where(condition, 0.0, grad))
+
+
+def pow_self(grad, self, exponent):
+    """exponent * self ** (exponent - 1), and 0 where exponent is 0."""
+    if not isinstance(exponent, Tensor):
+        return grad * 0.0 if exponent == 0 else grad * (
+            exponent * self ** (exponent - 1))
+    return where(exponent == 0, 0.0,
+                 grad * (exponent * self ** (exponent - 1)))
+
+
+def pow_exponent(grad, self, exponent, result):
+    """result * log(self), and 0 at self = 0 for exponents from 0 on."""
+    base = self if isinstance(self, Tensor) else exponent * 0 + self
+    flat = ((base == 0) * (exponent >= 0)).bool()
+    return grad * where(flat, 0.0, result * where(flat, 1.0, base).log())
+
+
+derivative("pow.Tensor_Tensor", self=pow_self, exponent=pow_exponent)
+for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    derivative(f"{name}.Tensor")        # bools carry no gradient
+
+
+def restore(x, shape, dim, keepdim):
+    """A reduction's result with its reduced dimensions back, of size 1."""
+    return x if keepdim else x.reshape(
+        reduced_shape(shape, reduced_dims(dim, len(shape)), True))
+
+
+derivative("sum.dim_IntList",
+           self=lambda grad, self_shape, dim, keepdim:
+           restore(grad, self_shape, dim, keepdim).expand(self_shape))
+derivative("expand", self=lambda grad: grad)
+
+
+def extreme_self(grad, self, result, dim, keepdim):
+    """To the elements that were the extreme, in equal parts."""
+    result = restore(result, self.shape, dim, keepdim)
+    chosen = (self == result).to(grad.dtype)
+    grad = restore(grad, self.shape, dim, keepdim)
+    return grad * (chosen / chosen.sum(dim, keepdim=True))
+
+
+derivative("amax", self=extreme_self)
+derivative("amin", self=extreme_self)
+for name in ("argmax", "argmin", "any", "all"):
+    derivative(name)
+derivative("gather",
+           self=lambda grad, self_shape, dim, index:
+           grad.new_zeros(self_shape).scatter_add(dim, index, grad))
+derivative("scatter_add",
+           self=lambda grad: grad,
+           src=lambda grad, dim, index: grad.gather(dim, index))
+derivative("bmm",
+           self=lambda grad, mat2: grad.bmm(mat2.transpose(1, 2)),
+           mat2=lambda grad, self: self.transpose(1, 2).bmm(grad))
+
+
+define("embed(Tensor self, int[] input_size, int[] stride, int offset) "
+       "-> Tensor",
+       "Zeros of shape input_size with self added at the elements that a "
+       "view of that stride and offset reads: the way back of a view.")
+
+
+@impl("embed", "python")
+def python_embed(self, input_size, stride, offset):
+    out = zeros(input_size, dtype=self.dtype, device="python")
+    memory, source = (x.storage.elements(x.dtype) for x in (out, self))
+    places = offsets(Geometry(self.shape, stride, offset))
+    for place, here in zip(places, offsets(self.geometry)):
+        memory[place] += source[here]
+    return out
+
+
+@impl("embed", "meta")
+def meta_embed(self, input_size, stride, offset):
+    return zeros(input_size, dtype=self.dtype, device="meta")
+
+
+@impl("embed", "cpu")
+def cpu_embed(self, input_size, stride, offset):
+    out = np.zeros(input_size, self.dtype.name)
+    geometry = Geometry(self.shape, stride, offset)
+    if collides(geometry):
+        np.add.at(out.reshape(-1), list(offsets(geometry)),
+                  array(self).reshape(-1))
+    elif array(self).size:
+        step = out.itemsize
+        np.ndarray(self.shape, out.dtype, out, offset * step,
+                   [s * step for s in stride])[...] = array(self)
+    return from_array(out)
+
+
+def collides(geometry):
+    """Whether two indices may be one element: sorted by stride, a
+    dimension does not step over all that the smaller ones span."""
+    span = 0
+    for stride, size in sorted(zip(geometry.strides, geometry.shape)):
+        if size > 1:
+            if stride <= span:
+                return True
+            span += stride * (size - 1)
+    return False
+
+
+def put_back(grad, shape, view):
+    """The gradient of a row-major tensor of that shape, from that of a
+    view of it."""
+    return grad.embed(shape, view.strides, view.offset)
+
+
+def read_from(x, view):
+    """x's elements where a view of a row-major tensor has its own."""
+    x = x.contiguous()
+    return x.as_strided(view.shape, view.strides,
+                        x.storage_offset() + view.offset)
+
+
+def move(grad, source, target):
+    """The elements of grad, laid out like `source`, as `target` sees the
+    same memory; 0 where source has none."""
+    for geometry in (source, target):
+        if collides(geometry):
+            raise RuntimeError(
+                f"no gradient through {geometry}: elements of it overlap; "
+                f"take a clone() before the view")
+    first = min(source.offset, target.offset)
+    source, target = (g._replace(offset=g.offset - first)
+                      for g in (source, target))
+    memory = put_back(grad, (max(map(extent, (source, target))),), source)
+    return read_from(memory, target)
+
+
+def extent(geometry):
+    """How many elements of memory it takes to hold a geometry."""
+    return 1 + geometry.offset + sum(
+        (size - 1) * stride
+        for size, stride in zip(geometry.shape, geometry.strides) if size)
+
+
+def as_strided_self(grad, self_geometry, size, stride, storage_offset):
+    offset = self_geometry.offset if storage_offset is None else (
+        storage_offset)
+    return move(grad, Geometry(size, stride, offset), self_geometry)
+
+
+derivative("as_strided", self=as_strided_self)
+derivative("embed", self=lambda grad, self_shape, stride, offset:
+           read_from(grad, Geometry(self_shape, stride, offset)))
+derivative("select.int", self=lambda grad, self_shape, dim, index:
+           put_back(grad, self_shape,
+                    strides.select(row_major(self_shape), dim, index)))
+derivative("narrow", self=lambda grad, self_shape, dim, start, length:
+           put_back(grad, self_shape, strides.narrow(
+               row_major(self_shape), dim, start, length)))
+derivative("getitem", self=lambda grad, self_shape, items:
+           put_back(grad, self_shape,
+                    strides.getitem(row_major(self_shape), items)))
+
+
+def inverse_order(dims):
+    """The order that undoes an order of dimensions."""
+    back = [0] * len(dims)
+    for i, d in enumerate(dims):
+        back[d] = i
+    return back
+
+
+derivative("transpose.int",
+           self=lambda grad, dim0, dim1: grad.transpose(dim0, dim1))
+derivative("permute",
+           self=lambda grad, dims: grad.permute(inverse_order(dims)))
+derivative("numpy_T", self=lambda grad: grad.numpy_T())
+derivative("detach")
+derivative("_to_copy", self=lambda grad: grad)
+derivative("_to_device",
+           self=lambda grad, self_device: grad.to(str(self_device)))
+
+
+class CopySlices(Node):
+    """A write through a view, as the base sees it."""
+
+    __slots__ = ("base", "view", "inner", "has_self")
+
+    def __init__(self, base, base_edge, view, inner, has_self):
+        super().__init__((base_edge, *inner.next_functions[has_self:]),
+                         (metadata_of(base),))
+        self.base = base.geometry
+        self.view = view.geometry
+        self.inner = inner          # the node of the operator that wrote
+        self.has_self = has_self    # whether the old values went into it
+
+    def apply(self, grads):
+        part = move(grads[0], self.base, self.view)
+        found = list(self.inner.apply([part]))
+        rest = grads[0] - move(part, self.view, self.base)
+        if self.has_self and found[0] is not None:
+            rest = rest + move(found[0], self.view, self.base)
+        return [rest] + found[self.has_self:]
+
+    def release(self):
+        self.inner.release()
+
+
+class ViewNode(Node):
+    """A view of a base that has been written to, made anew from it."""
+
+    __slots__ = ("base", "view")
+
+    def __init__(self, base, view):
+        super().__init__((edge_of(base),), (metadata_of(view),))
+        self.base = base.geometry
+        self.view = view.geometry
+
+    def name(self):
+        return "AsStridedBackward0"
+
+    def apply(self, grads):
+        return [move(grads[0], self.view, self.base)]
+
+
+def refresh(x):
+    """Give a view whose base was written to the base's new history."""
+    base = x._base
+    if wants_grad(base) and base.autograd.grad_fn is not None:
+        x.autograd.grad_fn = ViewNode(base, x)
+        x.autograd.output_nr = 0
+    x.autograd.version = x.storage.version
+
+
+def record_write(schema, kernel, formulas):
+    """Run an in-place kernel; give the tensor its new history."""
+    names = [a.name for a in schema.arguments]
+
+    def recorded(self, *args):
+        if not grad_mode.enabled or self.dtype.category != 2:
+            return kernel(self, *args)
+        if formulas is None:
+            return refuse_unknown(schema, kernel)()
+        base = self if self._base is None else self._base
+        check_leaf(self, base)
+        inputs = (self, *args)
+        positions = tuple(i for i, x in enumerate(inputs)
+                          if names[i] in formulas and wants_grad(x))
+        recipe = Recipe(schema, formulas, positions)
+        edges = tuple(edge_of(inputs[i]) for i in positions)
+        base_edge = edge_of(base) if wants_grad(base) else (None, 0)
+        if "self" in recipe.names:
+            inputs = (self.clone(), *args)
+        saved = recipe.save(inputs)
+        kernel(self, *args)
+        if recipe.needs_result:
+            saved.append(SavedTensor(self, is_result=True))
+        node = OperatorNode(recipe, edges, (metadata_of(self),), saved)
+        if base is self:
+            set_history(self, node)
+        else:
+            set_history(base, CopySlices(base, base_edge, self, node,
+                                         positions[:1] == (0,)))
+            set_history(self, ViewNode(base, self))
+        return self
+    return recorded
+
+
+def check_leaf(self, base):
+    """A leaf that wants a gradient cannot become the result of a write."""
+    if wants_grad(base) and is_leaf(base):
+        what = "a leaf" if base is self else "a view of a leaf"
+        raise RuntimeError(
+            f"{what} that requires grad is written to in place: its gradient "
+            f"would be that of another value. To update a parameter, write "
+            f"inside no_grad(); else use the operator that makes a new "
+            f"tensor")
+
+
+derivative("copy_", src=lambda grad: grad)
+derivative("fill_")
+
+
+@method
+def detach_(self):
+    """Cut this tensor off from the graph that made it."""
+    if self._base is not None:
+        raise RuntimeError("detach_() of a view would cut its base off too; "
+                           "use detach()")
+    self.autograd = None
+    self.keys &= ~AUTOGRAD
+    return self
+
+
+@method
+def retain_grad(self):
+    """Keep the gradient of a tensor that is no leaf, in .grad."""
+    if not self.requires_grad:
+        raise RuntimeError("retain_grad() of a tensor that does not require "
+                           "grad")
+    node = get_grad_fn(self)
+    if node is not None and not self.autograd.retains_grad:
+        self.autograd.retains_grad = True
+        node.retained = (node.retained or []) + [
+            (self.autograd.output_nr, weakref.ref(self.autograd))]
+
+
+Tensor.retains_grad = property(
+    lambda self: self.autograd is not None and self.autograd.retains_grad)
