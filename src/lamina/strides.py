@@ -295,8 +295,8 @@ def _checked_shape(name, shape):
             f"{name}(): a size is negative in {list(shape)}")
     if numel(shape) >= 1 << 60:
         raise RuntimeError(
-            f"{name}(): a tensor of shape {list(shape)} has {numel(shape)} "
-            f"elements, more than any memory")
+            f"{name}(): a tensor of shape {list(shape)} has "
+            f"{numel(shape)} elements, more than any memory")
     return shape
 
 
