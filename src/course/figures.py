@@ -537,12 +537,19 @@ class _Tensors:
             return self.draw_tensor(dot, name, node.tensor, RESULT)
         if hasattr(node, "variable"):
             return self.draw_tensor(dot, name, node.variable, LEAF)
-        dot.node(name, _ascii(node.name()), fillcolor=OPERATOR)
+        # on two lines, so that long chains stay legible in a column
+        label = node.name().replace("Backward", "\nBackward")
+        dot.node(name, _ascii(label).replace("\n", "\\n"),
+                 fillcolor=OPERATOR)
 
     def draw_tensor(self, dot, name, tensor, fill):
         label = self.labels.get(id(tensor)) or getattr(tensor, "name", None)
         lines = [f"<b>{_html(label)}</b>"] if isinstance(label, str) else []
         lines.append(_html(_shape(tensor)))
+        if (fill == RESULT and tensor.shape == ()
+                and hasattr(tensor, "tolist")
+                and str(getattr(tensor, "device", "")) != "meta"):
+            lines.append(f"data {_numbers(tensor)}")
         grad = getattr(tensor, "grad", None) if fill == LEAF else None
         if grad is not None:
             lines.append(f'<font color="{GRAD}">grad '

@@ -371,7 +371,8 @@ def test_graph_of_tensors():
     w, out = tensor_graph()
     dot = graph(out, names={"w": w})
     said = texts(dot.svg())
-    assert said == ["[] float32", "SumBackward0", "MulBackward0",
+    assert said == ["[] float32", "data 0", "Sum", "Backward0",
+                    "Mul", "Backward0",
                     "w", "[3] float32", "grad [0, 1, 2]"]
     assert repr(dot) == "graph: 3 nodes behind a tensor of shape []"
     assert dot.source.count("->") == 3
