@@ -5,55 +5,21 @@ chapter, not this file.
 """
 
 import contextvars
+import functools
 import math
 import operator
 
 import lamina.strides as strides
 from lamina.dispatch import (
-    array, build_call, define, from_array, functions, impl, np, own,
-    prepare_out,
+    array, build_call, define, from_array, functions, impl, np, numpy_dtypes,
+    own, prepare_out,
 )
 from lamina.storage import bool_, dtypes, get_default_dtype, wrap
 from lamina.strides import (
     Tensor, empty, flat, number_dtype, numel, row_major, write_values,
 )
 
-__all__ = [
-    "broadcast_shapes",
-    "PROMOTION",
-    "read_table",
-    "promotions",
-    "promote_types",
-    "result_type",
-    "as_float",
-    "RULES",
-    "planner",
-    "column",
-    "python_kernel",
-    "meta_kernel",
-    "quiet_context",
-    "run_quiet",
-    "quiet",
-    "operand",
-    "general_kernel",
-    "result_dtypes",
-    "unary_kernel",
-    "binary_kernel",
-    "partner",
-    "cpu_kernel",
-    "elementwise",
-    "ieee_div",
-    "ieee_exp",
-    "ieee_log",
-    "ieee_pow",
-    "numpy_pow",
-    "numpy_relu",
-    "numpy_sign",
-    "where_plan",
-    "python_where",
-    "meta_where",
-    "cpu_where",
-]
+__all__ = ["broadcast_shapes", "promote_types", "result_type", "elementwise"]
 
 
 def broadcast_shapes(*shapes):
@@ -151,11 +117,17 @@ def planner(name, count, rule, refuse=()):
             raise RuntimeError(
                 f"{name}(): alpha is {alpha}, and the tensors are integers: "
                 f"give an integer alpha, or float tensors")
-        shape = broadcast_shapes(*(x.geometry.shape for x in inputs
-                                   if isinstance(x, Tensor)))
+        shape = common_shape(*[x.geometry.shape for x in inputs
+                               if isinstance(x, Tensor)])
         compute, dtype = RULES[rule](meet)
-        return inputs, wrap(compute, alpha), shape, compute, dtype
+        if alpha != 1:
+            alpha = wrap(compute, alpha)
+        return inputs, alpha, shape, compute, dtype
     return plan
+
+
+# The same few shapes meet again and again.
+common_shape = functools.lru_cache(4096)(broadcast_shapes)
 
 
 def column(x, shape, compute):
@@ -216,9 +188,10 @@ def quiet(function, *args, **kwargs):
 def operand(x, compute):
     """An input as NumPy takes it: an array of the dtype `compute`."""
     if not isinstance(x, Tensor):
-        return np.array(wrap(compute, x), compute.name)
+        return np.array(wrap(compute, x), numpy_dtypes[compute])
     found = array(x)
-    return found if x.dtype is compute else found.astype(compute.name)
+    return found if x.dtype is compute else found.astype(
+        numpy_dtypes[compute])
 
 
 def general_kernel(function, plan):
@@ -229,8 +202,9 @@ def general_kernel(function, plan):
         if alpha != 1:
             arrays[1] = quiet(np.multiply, arrays[1], alpha)
         if out is None:
-            found = np.asarray(quiet(function, *arrays))
-            return from_array(found.astype(dtype.name, copy=False))
+            found = np.asarray(quiet(function, *arrays),
+                               numpy_dtypes[dtype])
+            return from_array(found)
         prepare_out(out, shape, dtype, inputs)
         if out.dtype is dtype and dtype.category:
             quiet(function, *arrays, out=array(out))
@@ -249,53 +223,47 @@ def result_dtypes(rule, refuse):
 
 def unary_kernel(function, plan, results):
     """The kernel of one input: the short way, or the general one."""
-    general = general_kernel(function, plan)
+    general, ndarray = general_kernel(function, plan), np.ndarray
 
     def kernel(self, out=None):
-        geometry, dtype = self.geometry, results.get(self.dtype)
-        if (out is None and dtype is not None
+        geometry = self.geometry
+        if (out is None and self.dtype in results
                 and row_major(geometry.shape) is geometry):
             a = self.array
             try:
                 found = run_quiet(function, array(self) if a is None else a)
-            except RuntimeError:        # the context is taken
+            except RuntimeError:        # another thread is in the context
                 return general(self)
-            if type(found) is np.ndarray:
-                return own(found, found, geometry, dtype)
+            if type(found) is ndarray:
+                return own(found, found, geometry, results[self.dtype])
         return general(self, out=out)
     return kernel
 
 
 def binary_kernel(function, plan, results):
     """The kernel of two inputs: the short way, or the general one."""
-    general = general_kernel(function, plan)
+    general, ndarray = general_kernel(function, plan), np.ndarray
 
     def kernel(self, other, alpha=1, out=None):
-        if alpha != 1 or out is not None or not isinstance(self, Tensor):
+        if out is not None or alpha != 1 or not isinstance(self, Tensor):
             return general(self, other, alpha, out=out)
-        geometry, dtype = self.geometry, self.dtype
-        if dtype in results and row_major(geometry.shape) is geometry:
-            b = partner(other, geometry, dtype)
-            if b is not None:
-                a = self.array
-                try:
-                    found = run_quiet(
-                        function, array(self) if a is None else a, b)
-                    if type(found) is np.ndarray:
-                        return own(found, found, geometry, results[dtype])
-                except (RuntimeError, OverflowError):
-                    pass                # the general kernel says why
+        geometry, dtype, a = self.geometry, self.dtype, self.array
+        if isinstance(other, Tensor):
+            short = other.geometry is geometry and other.dtype is dtype
+            b = other.array
+            b = array(other) if b is None else b
+        else:           # NumPy gives a float or an int the array's dtype
+            short, b = dtype.category == 2 and type(other) is not bool, other
+        if short and row_major(geometry.shape) is geometry:
+            try:
+                result = results[dtype]
+                found = run_quiet(function, array(self) if a is None else a, b)
+                if type(found) is ndarray:
+                    return own(found, found, geometry, result)
+            except (KeyError, RuntimeError, OverflowError):
+                pass                    # the general kernel says why
         return general(self, other)
     return kernel
-
-
-def partner(other, geometry, dtype):
-    """The second input of the short way, as NumPy takes it, or None."""
-    if isinstance(other, Tensor):
-        if other.geometry is geometry and other.dtype is dtype:
-            return array(other) if other.array is None else other.array
-    elif dtype.category == 2 and type(other) in (float, int):
-        return other        # NumPy gives a number the array's dtype
 
 
 def cpu_kernel(function, plan, count, results):

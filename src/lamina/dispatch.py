@@ -13,81 +13,25 @@ from typing import NamedTuple
 import lamina.strides as strides
 from lamina.storage import (
     Storage, as_device, bool_, cpu, device, dtypes, float32, float64, int32,
-    int64, wrap,
+    int64,
 )
 from lamina.strides import (
-    Geometry, Tensor, as_dtype, empty, empty_like, flat, method, nearest,
-    numel, refuse_overlap, row_major, write_values,
+    Geometry, Tensor, as_dtype, element, empty, empty_like, flat, method,
+    nearest, numel, refuse_overlap, row_major, write_values,
 )
 
 __all__ = [
-    "Argument",
-    "Schema",
-    "TYPES",
     "parse_schema",
-    "Operator",
-    "layers",
-    "FIRST_LAYER",
-    "add_layer",
-    "resolve",
-    "lookup",
-    "backend_kernel",
-    "as_ints",
-    "as_number",
-    "as_bool",
-    "as_text",
-    "CONVERTERS",
-    "convert",
-    "keys_of",
-    "included",
-    "TEMPLATE",
-    "spreads",
-    "parameter_list",
-    "QUICK",
-    "check_lines",
-    "keys_text",
-    "build_call",
+    "define",
+    "impl",
     "operators",
     "functions",
-    "define",
-    "add_form",
-    "install",
-    "is_out_form",
-    "overloaded",
-    "fits",
-    "impl",
-    "VIEWS",
-    "np",
-    "array",
-    "CPU",
-    "new_storage",
-    "new_tensor",
-    "from_array",
-    "own",
-    "meta_copy_",
-    "cpu_clone",
-    "cpu_copy_",
-    "cpu_fill_",
-    "check_cast",
-    "prepare_out",
-    "writing",
-    "takes_out",
-    "copying",
-    "by_dtype",
-    "python_abs",
-    "cpu_abs",
-    "meta_abs",
-    "NUMBERS",
-    "plain_to_copy",
-    "cpu_to_copy",
-    "any_to_device",
-    "to",
+    "add_layer",
     "log_operators",
-    "wrap_log",
-    "LOG",
+    "by_dtype",
+    "array",
+    "from_array",
     "from_numpy",
-    "check_shareable",
-    "numpy",
 ]
 
 
@@ -243,8 +187,10 @@ def backend_kernel(operator, keys):
                 if d.bit in operator.kernels]
         raise NotImplementedError(
             f"{name}(): there is no kernel for device '{devices[0]}'; there "
-            f"is one for {', '.join(have) or 'none'}. Register one: "
-            f"@impl({name!r}, '{devices[0]}')")
+            f"is one for {', '.join(have) or 'none'}. "
+            + (f"Register one: @impl({name!r}, '{devices[0]}')"
+               if np or str(devices[0]) != "cpu" else
+               "The device 'cpu' needs NumPy, which is not installed"))
     return kernel
 
 
@@ -529,8 +475,9 @@ def impl(name, *devices):
 
     def register(kernel):
         operator = operators[name]
-        for each in devices:
-            operator.kernels[device(each).bit] = kernel
+        for each in map(device, devices):
+            if each.type != "cpu" or np:    # cpu is NumPy's
+                operator.kernels[each.bit] = kernel
         for form in (operator, *operator.forms):
             form.table.clear()
         return kernel
@@ -561,8 +508,10 @@ Tensor.__getitem__ = functions["getitem"]
 
 try:
     import numpy as np
-except ImportError:     # the python device needs nothing
-    np = None
+except ImportError:
+    np = None           # the python device does without
+
+numpy_dtypes = {d: np.dtype(d.name) for d in dtypes.values()} if np else {}
 
 
 def array(x):
@@ -574,18 +523,23 @@ def array(x):
                                "device='python' works without it")
         step, geometry = x.dtype.itemsize, x.geometry
         found = x.array = np.ndarray(
-            geometry.shape, x.dtype.name, x.storage.buffer,
+            geometry.shape, numpy_dtypes[x.dtype], x.storage.buffer,
             geometry.offset * step, [s * step for s in geometry.strides])
     return found
 
 
 CPU = cpu.bit
 new_storage, new_tensor = Storage.__new__, Tensor.__new__
+dtype_of = {theirs: ours for ours, theirs in numpy_dtypes.items()}
 
 
 def from_array(found):
     """A tensor on the cpu over the memory of an array that NumPy made."""
     found = np.asarray(found)
+    dtype = dtype_of.get(found.dtype)
+    if dtype is None:
+        raise TypeError(f"no dtype for NumPy's {found.dtype}: a kernel gives "
+                        f"an array of one of {', '.join(dtypes)}")
     memory, step = found, found.itemsize
     geometry = row_major(found.shape)
     if not found.flags.c_contiguous:
@@ -593,7 +547,7 @@ def from_array(found):
         memory = found.transpose(order)
         geometry = Geometry(found.shape,
                             tuple(s // step for s in found.strides), 0)
-    return own(memory, found, geometry, dtypes[found.dtype.name])
+    return own(memory, found, geometry, dtype)
 
 
 def own(memory, found, geometry, dtype):
@@ -619,8 +573,14 @@ define("copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) "
        "-> Tensor(a!)", strides.copy_.__doc__, numbers=True)
 define("fill_(Tensor(a!) self, Scalar value) -> Tensor(a!)",
        strides.fill_.__doc__)
-for name in ("clone", "copy_", "fill_"):
-    impl(name, "python")(getattr(strides, name))
+impl("clone", "python")(strides.clone)
+impl("fill_", "python")(strides.fill_)
+
+
+@impl("copy_", "python")
+def python_copy_(self, src, non_blocking=False):
+    kernel = strides.copy_ if isinstance(src, Tensor) else strides.fill_
+    return kernel(self, src)
 
 
 impl("clone", "meta")(empty_like)
@@ -636,22 +596,28 @@ def meta_copy_(self, src, non_blocking=False):
 
 @impl("clone", "cpu")
 def cpu_clone(self):
-    return from_array(array(self).copy())
+    out = empty_like(self)
+    np.copyto(array(out), array(self))
+    return out
 
 
 @impl("copy_", "cpu")
 def cpu_copy_(self, src, non_blocking=False):
+    if not isinstance(src, Tensor):
+        return cpu_fill_(self, src)
     refuse_overlap(self)
-    if isinstance(src, Tensor):
-        src = array(strides.expand(src, self.shape))
-    np.copyto(array(self), src, casting="unsafe")
+    with np.errstate(invalid="ignore"):     # nan to an integer
+        np.copyto(array(self), array(strides.expand(src, self.shape)),
+                  casting="unsafe")
     self.storage.version += 1
     return self
 
 
 @impl("fill_", "cpu")
 def cpu_fill_(self, value):
-    return cpu_copy_(self, wrap(self.dtype, value))
+    array(self)[...] = element(self.dtype, value)
+    self.storage.version += 1
+    return self
 
 
 def check_cast(dtype, out_dtype):

@@ -1,0 +1,780 @@
+"""Chapter 3: schemas, operators, the table, layers, and the way to NumPy."""
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import lamina
+from lamina import dispatch
+from lamina.dispatch import (
+    FIRST_LAYER, add_layer, array, backend_kernel, build_call, by_dtype,
+    define, from_array, from_numpy, functions, impl, layers, log_operators,
+    lookup, operators, own, parse_schema, prepare_out,
+)
+from lamina.storage import device, dtypes
+from lamina.strides import (
+    Tensor, empty_like, flat, row_major, write_values,
+)
+from strategies import any_dtypes, layouts, number_dtypes, same
+
+quick = settings(max_examples=80, deadline=None)
+INTO = "Tensor(a!)"
+
+
+@pytest.fixture
+def declare():
+    """define, for operators that are gone after the test."""
+    before = dict(operators), dict(functions)
+
+    def declaring(schema, *args, **kwargs):
+        operator = define(schema, *args, **kwargs)
+        operator.module = "a test"
+        for form in operator.forms:
+            form.module = "a test"
+        return operator
+    yield declaring
+    for now, then in zip((operators, functions), before):
+        for name in set(now) - set(then):
+            del now[name]
+            if name in vars(Tensor):
+                delattr(Tensor, name)
+        now.update(then)
+
+
+@pytest.fixture
+def layer():
+    """add_layer, for layers that are gone after the test."""
+    before = set(layers)
+    yield add_layer
+    for bit in set(layers) - before:
+        del layers[bit]
+        for operator in operators.values():
+            for keys in [k for k in operator.table if k & bit]:
+                del operator.table[keys]
+
+
+def three(*values, dtype=None):
+    """The same tensor on python, cpu and meta."""
+    return [lamina.tensor(list(values), dtype=dtype, device=d)
+            for d in ("python", "cpu", "meta")]
+
+
+# --- schemas ----------------------------------------------------------
+
+SCHEMAS = [
+    "abs(Tensor self) -> Tensor",
+    "add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+    "t(Tensor(a) self) -> Tensor(a)",
+    "abs_(Tensor(a!) self) -> Tensor(a!)",
+    "add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) "
+    "-> Tensor(a!)",
+    "max.dim(Tensor self, int dim, bool keepdim=False) "
+    "-> (Tensor values, Tensor indices)",
+    "sum(Tensor self, int[]? dim=None, *, ScalarType? dtype=None) -> Tensor",
+    "mse_loss(Tensor self, Tensor target, str reduction='mean') -> Tensor",
+]
+
+
+@pytest.mark.parametrize("text", SCHEMAS)
+def test_a_schema_is_what_it_was_parsed_from(text):
+    schema = parse_schema(text)
+    assert str(schema) == text
+    assert parse_schema(str(schema)) == schema
+
+
+def test_the_parts_of_a_schema():
+    schema = parse_schema(SCHEMAS[1])
+    assert (schema.name, schema.overload) == ("add", "Tensor")
+    assert schema.full_name == "add.Tensor"
+    assert schema.returns == "Tensor"
+    assert schema.arguments[0] == ("self", "Tensor", None, False)
+    assert schema.arguments[2] == ("alpha", "Scalar", "1", True)
+
+
+def test_views_and_writes_are_told_by_the_letters():
+    kinds = {text: (parse_schema(text).is_view, parse_schema(text).is_write)
+             for text in SCHEMAS}
+    assert [kinds[t] for t in SCHEMAS[:4]] == [
+        (False, False), (False, False), (True, False), (False, True)]
+
+
+@pytest.mark.parametrize("text, named", [
+    ("abs", "'abs'"),
+    ("abs(Tensor self)", "abs(Tensor self)"),
+    ("abs(Tensro self) -> Tensor", "Tensro self"),
+    ("abs(Tensor) -> Tensor", "'Tensor'"),
+    ("abs(Tensor self, int) -> Tensor", "'int'"),
+])
+def test_what_is_no_schema_is_refused(text, named):
+    with pytest.raises(ValueError) as error:
+        parse_schema(text)
+    assert named in str(error.value)
+
+
+# --- the call ---------------------------------------------------------
+
+def test_the_source_of_a_call_is_kept_and_is_what_runs(declare):
+    op = declare("t3_probe(Tensor self, int dim, *, Scalar by=2) -> Tensor",
+                 kernel=lambda *args: args)
+    assert "def t3_probe(self, dim, *, by=2, out=None):" in op.call.source
+    x = lamina.tensor([1.0])
+    assert op.call(x, 3) == (x, 3, 2)
+    assert op.call(x, dim=np.int32(3), by=np.float64(1.5)) == (x, 3, 1.5)
+    assert op.call.operator is op and op.call.__name__ == "t3_probe"
+
+
+@pytest.mark.parametrize("type, good, bad", [
+    ("int", [(3, 3), (np.int64(3), 3), (True, 1)], ["3", 1.5, None]),
+    ("int?", [(None, None), (3, 3)], [1.5]),
+    ("int[]", [((1, 2), (1, 2)), ([1, 2], (1, 2)), (3, (3,)),
+               (([1, 2],), (1, 2))], ["12", (1.5,)]),
+    ("int[]?", [(None, None), (1, (1,))], [(None,)]),
+    ("Scalar", [(3, 3), (1.5, 1.5), (True, True), (np.float32(2), 2.0)],
+     ["3", None, [1]]),
+    ("float", [(1.5, 1.5), (2, 2)], ["a"]),
+    ("bool", [(True, True), (False, False)], [1, 0, None, "True"]),
+    ("str", [("mean", "mean")], [1, None]),
+    ("ScalarType?", [(None, None), (lamina.int32, lamina.int32)],
+     ["int32", int]),
+])
+def test_arguments_are_converted_or_refused_by_type(declare, type, good, bad):
+    op = declare(f"t3_probe(Tensor self, *, {type} value) -> Tensor",
+                 kernel=lambda self, value: value)
+    x = lamina.tensor([1.0])
+    for given, expected in good:
+        found = op.call(x, value=given)
+        assert found == expected
+        assert isinstance(found, builtin_kind(expected))
+    for given in bad:
+        with pytest.raises(TypeError) as error:
+            op.call(x, value=given)
+        assert "t3_probe" in str(error.value)
+        if not type.startswith("ScalarType"):
+            assert repr(given) in str(error.value)
+
+
+def builtin_kind(value):
+    return object if value is None else type(value)
+
+
+def test_a_number_is_taken_from_a_tensor_of_one_element(declare):
+    op = declare("t3_probe(Tensor self, Scalar by) -> Tensor",
+                 kernel=lambda self, by: by)
+    assert op.call(lamina.ones(1), lamina.tensor(2.5)) == 2.5
+    with pytest.raises(RuntimeError, match="one element"):
+        op.call(lamina.ones(1), lamina.ones(2))
+
+
+def test_ints_may_be_given_one_by_one():
+    x = lamina.zeros(2, 3)
+    for y in (x.permute(1, 0), x.permute((1, 0)), x.permute([1, 0]),
+              x.permute(dims=(1, 0)), functions["permute"](x, 1, 0)):
+        assert y.shape == (3, 2)
+
+
+@pytest.mark.parametrize("call, named", [
+    (lambda x: x.transpose(0), "dim1"),
+    (lambda x: x.transpose(0, 1, 2), "positional"),
+    (lambda x: x.transpose(0, 1.5), "argument 'dim1' must be an int, not 1.5"),
+    (lambda x: x.transpose(0, dim2=1), "dim2"),
+    (lambda x: functions["abs"](), "self"),
+    (lambda x: functions["abs"]([1]), "must be a Tensor, not list"),
+    (lambda x: functions["abs"](1), "must be a Tensor, not int"),
+    (lambda x: x.copy_("a"), "must be a Tensor or a number, not str"),
+    (lambda x: x.fill_("a"), "argument 'value' must be a number, not 'a'"),
+])
+def test_a_wrong_call_names_the_argument(call, named):
+    with pytest.raises(TypeError) as error:
+        call(lamina.zeros(2, 3))
+    assert named in str(error.value)
+
+
+def test_an_optional_tensor_may_be_none(declare):
+    op = declare("t3_probe(Tensor self, Tensor? bias=None) -> Tensor",
+                 kernel=lambda self, bias: bias)
+    x, y = lamina.ones(1), lamina.ones(2)
+    assert op.call(x) is None and op.call(x, y) is y
+    with pytest.raises(RuntimeError, match="'cpu' and 'meta'"):
+        op.call(x, lamina.ones(1, device="meta"))
+
+
+def test_no_tensor_at_all_is_a_type_error(declare):
+    op = declare("t3_probe(Tensor self, Tensor other) -> Tensor",
+                 numbers=True, kernel=lambda self, other: other)
+    assert op.call(lamina.ones(1), 3) == 3
+    with pytest.raises(TypeError, match="at least one argument"):
+        op.call(1, 2)
+
+
+def test_a_guarded_call_gives_not_implemented(declare):
+    op = declare("t3_probe(Tensor self, Tensor other) -> Tensor",
+                 numbers=True, kernel=lambda self, other: other)
+    sign = build_call(op, "__probe__", guard="other")
+    x = lamina.ones(1)
+    assert sign(x, "a") is sign(x, None) is NotImplemented
+    assert sign(x, x) is x and sign(x, 2) == 2
+    assert sign.__name__ == "__probe__"
+
+
+# --- overloads --------------------------------------------------------
+
+def test_the_first_schema_that_fits_is_called(declare):
+    declare("t3_many(Tensor self) -> Tensor", kernel=lambda self: "all")
+    declare("t3_many.dim(Tensor self, int dim) -> Tensor",
+            kernel=lambda self, dim: ("dim", dim))
+    declare("t3_many.other(Tensor self, Tensor other) -> Tensor",
+            kernel=lambda self, other: "other")
+    x = lamina.ones(2)
+    assert x.t3_many() == "all"
+    assert x.t3_many(1) == x.t3_many(dim=1) == ("dim", 1)
+    assert x.t3_many(x) == functions["t3_many"](x, other=x) == "other"
+    with pytest.raises(TypeError) as error:
+        x.t3_many(1, 2, 3)
+    for form in ("t3_many(Tensor self)", "t3_many.dim", "t3_many.other"):
+        assert form in str(error.value)
+
+
+# --- the table --------------------------------------------------------
+
+def test_each_device_has_its_kernel(declare):
+    op = declare("t3_where(Tensor self) -> Tensor")
+    for name in device.known:
+        impl("t3_where", name)(lambda self, name=name: name)
+    assert [x.t3_where() for x in three(1)] == ["python", "cpu", "meta"]
+    assert sorted(op.table) == sorted(device(d).bit for d in device.known)
+
+
+def test_a_kernel_for_every_device(declare):
+    declare("t3_any(Tensor self) -> Tensor", kernel=lambda self: "any")
+    impl("t3_any", "cpu")(lambda self: "cpu")
+    assert [x.t3_any() for x in three(1)] == ["any", "cpu", "any"]
+
+
+def test_a_new_kernel_empties_the_table(declare):
+    op = declare("t3_new(Tensor self) -> Tensor", inplace=True)
+    impl("t3_new", "cpu")(lambda self: empty_like(self))
+    x = lamina.ones(2)
+    x.t3_new_()
+    assert x.tolist() == [0, 0]
+    impl("t3_new", "cpu")(lambda self: lamina.full((2,), 7.0))
+    assert not op.table
+    x.t3_new_()
+    assert x.tolist() == x.t3_new().tolist() == [7, 7]
+
+
+def test_a_missing_kernel_says_what_is_there(declare):
+    declare("t3_half(Tensor self) -> Tensor")
+    impl("t3_half", "python", "meta")(empty_like)
+    with pytest.raises(NotImplementedError) as error:
+        lamina.ones(1, device="cpu").t3_half()
+    assert str(error.value) == (
+        "t3_half(): there is no kernel for device 'cpu'; there is one for "
+        "python, meta. Register one: @impl('t3_half', 'cpu')")
+    declare("t3_none(Tensor self) -> Tensor")
+    with pytest.raises(NotImplementedError, match="one for none"):
+        lamina.ones(1, device="cpu").t3_none()
+
+
+def test_two_devices_are_refused_by_name():
+    a, b, c = three(1.0)
+    with pytest.raises(RuntimeError) as error:
+        a.copy_(b)
+    assert "copy_(): expected all tensors to be on one device; got " \
+           "'python' and 'cpu'" in str(error.value)
+    with pytest.raises(RuntimeError, match="'cpu' and 'meta'"):
+        functions["abs"](b, out=c)
+
+
+def test_kernels_for_what_is_not_there_are_refused():
+    with pytest.raises(ValueError, match="did you mean 'abs'"):
+        impl("abz", "cpu")
+    with pytest.raises(RuntimeError, match="no device 'gpu'"):
+        impl("abs", "gpu")(abs)
+
+
+# --- declaring --------------------------------------------------------
+
+def test_the_forms_that_follow_from_a_declaration(declare):
+    op = declare("t3_full(Tensor self, Scalar by=2) -> Tensor", "By.",
+                 inplace=True)
+    assert [str(form.schema) for form in op.forms] == [
+        f"t3_full.out(Tensor self, Scalar by=2, *, {INTO} out) -> {INTO}",
+        f"t3_full_({INTO} self, Scalar by=2) -> {INTO}"]
+    assert functions["t3_full"] is Tensor.t3_full is op.call
+    assert functions["t3_full_"] is Tensor.t3_full_
+    assert op.call.__doc__ == "By.\n\n" + str(op.schema)
+    assert repr(op) == f"<operator {op.schema}>"
+
+
+def test_views_and_composites_have_no_forms(declare):
+    assert not declare("t3_v(Tensor(a) self) -> Tensor(a)").forms
+    assert not declare("t3_c(Tensor self) -> Tensor",
+                       composite=lambda self: self).forms
+    assert "t3_c_" not in operators
+
+
+def test_only_an_operator_on_self_is_a_method(declare):
+    declare("t3_loose(Tensor input) -> Tensor", kernel=lambda input: 1)
+    assert not hasattr(Tensor, "t3_loose")
+    assert functions["t3_loose"](lamina.ones(1)) == 1
+
+
+def test_several_results_have_names(declare):
+    op = declare("t3_two(Tensor self) -> (Tensor values, Tensor indices)",
+                 kernel=lambda self: op.result(self, self))
+    x = lamina.ones(1)
+    found = x.t3_two()
+    assert found.values is x and found.indices is x
+    assert type(found).__name__ == "t3_two"
+
+
+def test_one_name_from_two_modules_is_refused():
+    with pytest.raises(RuntimeError) as error:
+        define("abs(Tensor self) -> Tensor")
+    assert "operator 'abs' is there already, from lamina.dispatch: " \
+           "abs(Tensor self) -> Tensor" in str(error.value)
+    assert lamina.tensor([-1]).abs().tolist() == [1]
+
+
+def test_a_cell_may_run_again(declare):
+    text = "t3_again(Tensor self) -> Tensor"
+    space = {"define": define, "text": text, "__name__": "__main__"}
+    exec("define(text, inplace=True)", space)
+    impl("t3_again", "cpu")(lambda self: lamina.full((2,), 5.0))
+    exec("define(text, inplace=True)", space)       # the kernels stay
+    x = lamina.ones(2)
+    assert x.t3_again().tolist() == x.t3_again_().tolist() == [5, 5]
+
+
+# --- layers -----------------------------------------------------------
+
+def test_layers_wrap_the_kernel_the_last_one_outermost(declare, layer):
+    calls = []
+
+    def wrapper(name):
+        def wrap(operator, kernel):
+            def call(*args):
+                calls.append((name, operator.schema.name))
+                return kernel(*args)
+            return call
+        return wrap
+
+    low, high = layer(wrapper("low")), layer(wrapper("high"))
+    assert FIRST_LAYER <= low < high
+    op = declare("t3_deep(Tensor self) -> Tensor")
+    impl("t3_deep", "cpu")(lambda self: calls.append("kernel"))
+    x = lamina.ones(1)
+    lookup(op, x.keys | low | high)(x)
+    assert calls == [("high", "t3_deep"), ("low", "t3_deep"), "kernel"]
+    assert set(op.table) == {x.keys, x.keys | low, x.keys | low | high}
+    calls.clear()
+    x.keys |= low
+    x.t3_deep()
+    assert calls == [("low", "t3_deep"), "kernel"]
+
+
+def test_a_layer_is_resolved_once(declare, layer):
+    wrapped = []
+    bit = layer(lambda operator, kernel: wrapped.append(1) or kernel)
+    declare("t3_once(Tensor self) -> Tensor", kernel=lambda self: self)
+    x = lamina.ones(1)
+    x.keys |= bit
+    for _ in range(5):
+        x.t3_once()
+    assert wrapped == [1]
+
+
+# --- the log ----------------------------------------------------------
+
+def test_the_log_is_what_the_code_called():
+    x = lamina.tensor([[-1.0, 2.0], [3.0, -4.0]])
+    with log_operators() as log:
+        x.t().abs()
+        x[0].abs_()
+        x[1] = lamina.tensor(7.0)
+        functions["abs"](x, out=lamina.empty(0))
+        x.to(lamina.int32).to("python")
+    assert log == ["t", "abs", "getitem", "abs_", "getitem", "copy_",
+                   "abs.out", "_to_copy", "_to_device"]
+    x.abs()
+    assert log.count("abs") == 1        # closed
+    assert dispatch.included == 0
+
+
+@pytest.mark.parametrize("name", ["python", "cpu", "meta"])
+def test_no_kernel_calls_an_operator(name):
+    x = lamina.empty(2, 3, device=name)
+    one = lamina.empty(3, device=name)
+    calls = {
+        "abs": lambda: x.abs(), "abs_": lambda: x.abs_(),
+        "abs.out": lambda: functions["abs"](x, out=empty_like(x)),
+        "copy_": lambda: x.copy_(one), "clone": lambda: x.clone(),
+        "fill_": lambda: x.fill_(3), "_to_copy": lambda: x.double(),
+        "_to_device": lambda: x.to("meta"),
+        "permute": lambda: x.permute(1, 0), "view": lambda: x.view(3, 2),
+        "expand": lambda: one.expand(2, 3),
+        "as_strided": lambda: x.as_strided((2,), (1,)),
+        "narrow": lambda: x.narrow(1, 0, 2), "squeeze": lambda: x.squeeze(0),
+        "select.int": lambda: x.select(0, 1),
+        "unsqueeze": lambda: x.unsqueeze(0), "numpy_T": lambda: x.T,
+        "transpose.int": lambda: x.transpose(0, 1), "t": lambda: x.t(),
+        "detach": lambda: x.detach(), "getitem": lambda: x[..., None],
+    }
+    for operator, call in calls.items():
+        with log_operators() as log:
+            call()
+        assert log == ([] if operator == "_to_device" and name == "meta"
+                       else [operator])
+    with log_operators() as log:
+        x.copy_(2.5)
+    assert log == ["copy_"]
+
+
+def test_logs_may_be_nested_and_may_end_by_an_error():
+    x = lamina.tensor([-1.0])
+    with log_operators() as outer:
+        with log_operators() as inner:
+            x.abs()                     # both hold ["abs"] now
+        x.t()
+        with pytest.raises(TypeError), log_operators():
+            x.fill_("a")
+        x.clone()
+    assert (outer, inner) == (["abs", "t", "clone"], ["abs"])
+    assert dispatch.included == 0 and not log_operators.active
+
+
+# --- forms that write -------------------------------------------------
+
+@pytest.mark.parametrize("name", ["python", "cpu"])
+@pytest.mark.parametrize("with_out", [True, False])
+def test_in_place_and_out(declare, name, with_out):
+    declare("t3_neg(Tensor self) -> Tensor", inplace=True)
+
+    def kernel(self, out=None):
+        values = [-v for v in flat(self)]
+        out = empty_like(self) if out is None else prepare_out(
+            out, self.shape, self.dtype, (self,))
+        return write_values(out, values)
+
+    impl("t3_neg", name)(kernel if with_out else lambda self: kernel(self))
+    x = lamina.tensor([[1.0, 2.0], [3.0, 4.0]], device=name)
+    version = x.storage.version
+    assert x[0].t3_neg_().storage is x.storage
+    assert x.tolist() == [[-1, -2], [3, 4]]
+    assert x.storage.version == version + 1
+    out = lamina.zeros(2, 2, dtype=lamina.float64, device=name)
+    kept = out.storage
+    assert functions["t3_neg"](x.t(), out=out) is out
+    assert out.tolist() == [[1, -3], [2, -4]] and out.storage is kept
+    assert out.dtype is lamina.float64 and out.storage.version == 1
+    empty = lamina.empty(0, device=name)
+    functions["t3_neg"](x, out=empty)
+    assert empty.tolist() == [[1, 2], [-3, -4]]
+    assert empty.stride() == (2, 1)
+    with pytest.raises(RuntimeError, match=r"\[2, 2\].*\[3\]"):
+        functions["t3_neg"](x, out=lamina.zeros(3, device=name))
+    with pytest.raises(RuntimeError, match="float32.*int64"):
+        functions["t3_neg"](x, out=lamina.zeros(2, 2, dtype=lamina.int64,
+                                                device=name))
+    wide = lamina.zeros(1, device=name).expand(3)
+    with pytest.raises(RuntimeError, match="one element in memory"):
+        wide.t3_neg_()
+
+
+def test_an_empty_tensor_in_place_is_not_resized(declare):
+    declare("t3_grow(Tensor self) -> Tensor", inplace=True)
+    impl("t3_grow", "cpu")(lambda self: lamina.ones(3))
+    x = lamina.empty(0)
+    with pytest.raises(RuntimeError, match=r"\[3\].*\[0\]"):
+        x.t3_grow_()
+    assert x.shape == (0,)
+
+
+# --- abs --------------------------------------------------------------
+
+@quick
+@given(layouts(dtype=number_dtypes(), special=True))
+def test_abs_on_every_device_against_numpy(layout):
+    expected = np.abs(layout.array())
+    slow, fast, sizes = (layout.on(d).abs()
+                         for d in ("python", "cpu", "meta"))
+    assert slow.shape == fast.shape == sizes.shape == expected.shape
+    assert slow.dtype is fast.dtype is sizes.dtype is layout.dtype
+    assert same(slow.tolist(), expected.tolist())
+    assert same(fast.tolist(), expected.tolist())
+
+
+@quick
+@given(layouts(dtype=number_dtypes(), overlap=False))
+def test_abs_in_place_leaves_the_rest_alone(layout):
+    expected = np.array(layout.values, layout.dtype.name)
+    view = np.ndarray(layout.geometry.shape, expected.dtype, expected,
+                      layout.geometry.offset * expected.itemsize,
+                      [s * expected.itemsize
+                       for s in layout.geometry.strides])
+    view[...] = np.abs(view)
+    for name in ("python", "cpu"):
+        x = layout.on(name)
+        assert x.abs_() is x
+        found = list(x.storage.elements(x.dtype))
+        assert same(found, expected.tolist())
+
+
+@pytest.mark.parametrize("x", three(True, False))
+def test_abs_of_bools_is_refused_on_every_device(x):
+    with pytest.raises(NotImplementedError) as error:
+        x.abs()
+    assert "abs is not implemented for lamina.bool" in str(error.value)
+    assert "lamina.float64" in str(error.value)
+
+
+def test_abs_is_a_function_a_method_and_pythons_own():
+    x = lamina.tensor([-1.5, 2.0])
+    for found in (functions["abs"](x), lamina.abs(x), x.abs(), abs(x)):
+        assert found.tolist() == [1.5, 2.0]
+    assert lamina.tensor(-2.0).abs().tolist() == 2.0
+
+
+def test_by_dtype_picks_by_the_first_tensor():
+    kernel = by_dtype("pick", {
+        (lamina.int32, lamina.int64): lambda x, out: "int",
+        lamina.float32: lambda x, out: ("float", out)})
+    assert kernel(lamina.tensor([1])) == "int"
+    assert kernel(lamina.tensor([1.0]), out=3) == ("float", 3)
+    with pytest.raises(NotImplementedError, match="pick.*float64.*int32"):
+        kernel(lamina.tensor([1.0], dtype=lamina.float64))
+
+
+# --- copies, fills, moves ---------------------------------------------
+
+@quick
+@given(layouts(special=True))
+def test_clone_and_moves_keep_the_values(layout):
+    for name in ("python", "cpu"):
+        x = layout.on(name)
+        other = "cpu" if name == "python" else "python"
+        for y in (x.clone(), x.to(other), x.to(x.dtype, copy=True)):
+            assert y.storage is not x.storage
+            assert y.dtype is x.dtype and y.shape == x.shape
+            assert same(y.tolist(), x.tolist())
+        assert str(x.to(other).device) == other
+    a, b, c = (layout.on(d).clone() for d in ("python", "cpu", "meta"))
+    assert a.stride() == b.stride() == c.stride()
+
+
+@quick
+@given(layouts(), any_dtypes())
+def test_conversion_on_every_device_against_numpy(layout, dtype):
+    if layout.dtype.is_floating_point and dtype is lamina.uint8 and (
+            layout.array() < 0).any():
+        return                          # C leaves it open
+    expected = layout.array().astype(dtype.name)
+    slow, fast, sizes = (layout.on(d).to(dtype)
+                         for d in ("python", "cpu", "meta"))
+    assert slow.dtype is fast.dtype is sizes.dtype is dtype
+    assert same(slow.tolist(), expected.tolist())
+    assert same(fast.tolist(), expected.tolist())
+    assert sizes.shape == expected.shape
+
+
+@quick
+@given(layouts(dtype=number_dtypes(), overlap=False))
+def test_copy_and_fill_agree(layout):
+    source = lamina.tensor(1.5)
+    for name in ("python", "cpu"):
+        x = layout.on(name)
+        before = x.storage.version
+        x.copy_(source.to(name))
+        assert same(flat(x), [wrapped(x.dtype, 1.5)] * x.numel())
+        x.fill_(2)
+        assert same(flat(x), [wrapped(x.dtype, 2)] * x.numel())
+        assert x.storage.version == before + 2
+
+
+def wrapped(dtype, value):
+    return value if dtype.is_floating_point else int(value)
+
+
+def test_copy_stretches_its_source_and_no_further():
+    for x in (lamina.zeros(2, 3, device=d) for d in ("python", "cpu")):
+        x.copy_(lamina.tensor([1.0, 2.0, 3.0], device=x.device))
+        assert x.tolist() == [[1, 2, 3]] * 2
+    for d in ("python", "cpu", "meta"):
+        with pytest.raises(RuntimeError, match="expand"):
+            lamina.zeros(3, device=d).copy_(lamina.zeros(2, 3, device=d))
+
+
+def test_a_number_that_does_not_fit_is_refused_on_both():
+    for d in ("python", "cpu"):
+        with pytest.raises(RuntimeError, match="300.*uint8"):
+            lamina.zeros(2, dtype=lamina.uint8, device=d).fill_(300)
+
+
+def test_to_gives_the_tensor_itself_where_it_is_there():
+    x = lamina.ones(2)
+    assert x.to(x.dtype) is x.to(x.device) is x.to(x) is x.float() is x
+    assert x.to(x.dtype, copy=True) is not x
+    y = lamina.zeros(1, dtype=lamina.int32, device="python")
+    moved = x.to(y)
+    assert moved.dtype is lamina.int32 and moved.device is y.device
+    assert x.to("python", lamina.float64).tolist() == [1.0, 1.0]
+    assert x.to(device="meta", dtype=lamina.int64).dtype is lamina.int64
+
+
+def test_shorthands_for_dtypes():
+    x = lamina.tensor([0.0, 2.5])
+    kinds = {"float": "float32", "double": "float64", "int": "int32",
+             "long": "int64", "bool": "bool"}
+    for name, dtype in kinds.items():
+        assert getattr(x, name)().dtype is dtypes[dtype]
+    assert x.bool().tolist() == [False, True]
+    assert x.int().tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("call, kind, named", [
+    (lambda x: x.to("gpu"), RuntimeError, "'gpu'"),
+    (lambda x: x.to(colour=1), TypeError, "colour"),
+    (lambda x: x.to(dtype="float32"), TypeError, "'float32'"),
+    (lambda x: x.to("meta").to("cpu"), NotImplementedError, "'meta'"),
+    (lambda x: x.to("meta").numpy(), TypeError, "'meta'"),
+    (lambda x: x.to("meta").tolist(), NotImplementedError, "meta"),
+])
+def test_moves_that_cannot_be(call, kind, named):
+    with pytest.raises(kind) as error:
+        call(lamina.ones(2))
+    assert named in str(error.value)
+
+
+def test_a_view_is_moved_without_the_rest_of_its_storage():
+    big = lamina.zeros(1000)
+    assert big[10:12].to("python").storage.nbytes() == 8
+    assert big[:1].expand(5).to("python").storage.nbytes() == 4
+    assert big[:0].to("python").shape == (0,)
+
+
+# --- NumPy ------------------------------------------------------------
+
+@quick
+@given(layouts(special=True))
+def test_numpy_reads_and_writes_the_same_memory(layout):
+    x = layout.on("cpu")
+    seen = x.numpy()
+    assert seen.dtype.name == x.dtype.name and seen.shape == x.shape
+    assert same(seen.tolist(), x.tolist())
+    assert x.numpy() is seen and array(x) is seen
+    seen[...] = 1
+    assert all(flat(x))
+
+
+@quick
+@given(layouts(special=True))
+def test_an_array_comes_in_without_a_copy(layout):
+    found = layout.array()
+    x = from_numpy(found)
+    assert x.dtype is layout.dtype and x.shape == found.shape
+    assert same(x.tolist(), found.tolist())
+    assert str(x.device) == "cpu"
+    if found.size:
+        assert x.stride() == layout.geometry.strides
+        x.storage.bytes[:] = bytes(x.storage.nbytes())
+        assert not found.any()
+
+
+@pytest.mark.parametrize("given, kind, named", [
+    ([1, 2], TypeError, "list"),
+    (np.zeros(2, "complex64"), TypeError, "complex64"),
+    (np.zeros(2, "float16"), TypeError, "float16"),
+    (np.zeros(4)[::-1], ValueError, "(-8,)"),
+    (np.zeros(2, ">f4"), ValueError, "foreign byte order"),
+    (np.frombuffer(bytes(8), "float32"), ValueError, "read-only"),
+    (np.zeros(2, [("a", "f4"), ("b", "i2")])["a"], ValueError, "(6,)"),
+])
+def test_arrays_that_cannot_be_shared(given, kind, named):
+    with pytest.raises(kind) as error:
+        from_numpy(given)
+    assert named in str(error.value)
+
+
+def test_from_array_keeps_the_order_and_refuses_other_dtypes():
+    found = np.abs(np.arange(-6.0, 0).reshape(2, 3).T)
+    x = from_array(found)
+    assert x.stride() == (1, 3) and x.tolist() == found.tolist()
+    assert x.storage.nbytes() == 48
+    assert from_array(np.float32(2)).shape == ()
+    with pytest.raises(TypeError, match="int8"):
+        from_array(np.zeros(2, "int8"))
+
+
+def test_own_makes_a_whole_tensor():
+    memory = np.arange(4.0)
+    x = own(memory, memory, row_major((4,)), lamina.float64)
+    y = lamina.tensor([0.0, 1.0, 2.0, 3.0], dtype=lamina.float64)
+    for name in ("geometry", "dtype", "_base", "keys", "autograd"):
+        assert getattr(x, name) == getattr(y, name)
+    assert x.storage.version == 0 and x.storage.device is y.storage.device
+
+
+def test_numpy_takes_a_tensor_for_an_array():
+    x = lamina.tensor([[1.0, 2.0]])
+    assert np.asarray(x).tolist() == [[1, 2]]
+    assert np.asarray(x).base is not None
+    assert np.array(x, "int64").dtype == "int64"
+    assert np.array(x) is not x.numpy()
+
+
+# --- views ------------------------------------------------------------
+
+def test_the_views_of_chapter_2_are_operators():
+    views = [o for o in operators.values() if o.schema.is_view]
+    names = {o.schema.name for o in views}
+    assert names >= {"transpose", "permute", "t", "detach", "numpy_T",
+                     "unsqueeze", "squeeze", "select", "narrow", "getitem",
+                     "expand", "view", "as_strided"}
+    x = lamina.arange(6).view(2, 3)
+    assert x.transpose(0, 1).tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert x[1, ::2].tolist() == [3, 5] and x[1].storage is x.storage
+    assert x.t()._base is x._base
+    for d in ("python", "cpu", "meta"):
+        y = lamina.empty(2, 3, device=d)[:, 1:].T
+        assert y.shape == (2, 2) and y.stride() == (1, 3)
+
+
+def test_the_kernel_of_a_derived_form_is_that_of_its_base():
+    form = operators["abs_"]
+    assert form.base is operators["abs"] and not form.kernels
+    x = lamina.tensor([-1.0])
+    assert backend_kernel(form, x.keys)(x) is x
+    assert x.tolist() == [1]
+
+
+# --- without NumPy ----------------------------------------------------
+
+def test_the_python_device_needs_no_numpy():
+    code = """
+        import sys
+        sys.modules["numpy"] = None         # import numpy now fails
+        import lamina
+        x = lamina.tensor([-1.0, 2.0], device="python")
+        assert x.abs().tolist() == [1, 2]
+        assert x.abs_().tolist() == [1, 2]
+        assert x.to(lamina.int32).clone().tolist() == [1, 2]
+        assert x.to("meta").abs().shape == (2,)
+        for call in (x.numpy, x.to("cpu").abs):
+            try:
+                call()
+            except RuntimeError as error:
+                assert "NumPy" in str(error), error
+            else:
+                raise AssertionError(call)
+        try:
+            lamina.from_numpy([1])
+        except TypeError as error:
+            assert "NumPy" in str(error), error
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
