@@ -56,6 +56,8 @@ class Tensor:
         self.shape = self.geometry.shape
 
     def tolist(self):
+        if self.shape == ():
+            return self.storage.read(self.dtype, 0)
         return [self.storage.read(self.dtype, i)
                 for i in range(self.shape[0])]
 
