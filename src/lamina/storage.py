@@ -275,6 +275,8 @@ def set_default_dtype(dtype):
     _default["dtype"] = dtype
 
 
+# PyTorch's other names. Three of them hide a builtin, so they come last,
+# and nothing in this module calls bool, int or float.
 bool = bool_
 int = int32
 long = int64
