@@ -275,8 +275,7 @@ def cpu_kernel(function, plan, count, results):
     return general_kernel(function, plan)
 
 
-def elementwise(schema, doc, python, numpy, rule="same", refuse=(),
-                inplace=True):
+def elementwise(schema, doc, python, numpy, rule="same", refuse=()):
     """Declare an operator that works on each element by itself.
 
     `python` is a function of numbers, `numpy` one of arrays (None without
@@ -285,7 +284,7 @@ def elementwise(schema, doc, python, numpy, rule="same", refuse=(),
     meaning for.
     """
     count = schema.count("Tensor ")
-    op = define(schema, doc, numbers=count > 1, inplace=inplace)
+    op = define(schema, doc, numbers=count > 1, inplace=True)
     name = op.schema.full_name
     plan = planner(op.schema.name, count, rule, refuse)
     impl(name, "python")(python_kernel(python, plan))
@@ -377,9 +376,9 @@ def numpy_relu(a, out=None):
 
 
 def numpy_sign(a, out=None):
-    if a.dtype == bool:                 # for which NumPy has no sign
+    if a.dtype == bool:
         return np.logical_or(a, a, out=out)
-    return np.sign(a, out=out)
+    return np.subtract(a > 0, a < 0, out=out, dtype=a.dtype)
 
 
 elementwise("neg(Tensor self) -> Tensor", "-self.", operator.neg,
@@ -388,8 +387,8 @@ elementwise("relu(Tensor self) -> Tensor",
             "self where it is positive, else 0; nan stays nan.",
             lambda a: 0 if a <= 0 else a, numpy_relu, refuse=("bool",))
 elementwise("sign(Tensor self) -> Tensor",
-            "-1, 0 or 1: the side of 0 that self is on; nan stays nan.",
-            lambda a: a if a != a else (a > 0) - (a < 0),
+            "-1, 0 or 1: the side of 0 that self is on; 0 for nan.",
+            lambda a: (a > 0) - (a < 0),
             numpy_sign)
 
 
@@ -400,7 +399,7 @@ for name, sign, long in [("eq", "==", "equal"), ("ne", "!=", "not_equal"),
     elementwise(f"{name}.Tensor(Tensor self, Tensor other) -> Tensor",
                 f"self {sign} other: a bool for each element.",
                 getattr(operator, name), np and getattr(np, long),
-                rule="bool", inplace=False)
+                rule="bool")
 
 
 for name, function in {"add": "add", "sub": "sub", "mul": "mul",

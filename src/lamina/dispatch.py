@@ -521,10 +521,14 @@ def array(x):
         if np is None:
             raise RuntimeError("this needs NumPy, which is not installed; "
                                "device='python' works without it")
-        step, geometry = x.dtype.itemsize, x.geometry
-        found = x.array = np.ndarray(
-            geometry.shape, numpy_dtypes[x.dtype], x.storage.buffer,
-            geometry.offset * step, [s * step for s in geometry.strides])
+        step, (shape, steps, offset) = x.dtype.itemsize, x.geometry
+        if 0 in shape:      # its strides may lead past the storage
+            found = np.empty(shape, numpy_dtypes[x.dtype])
+        else:
+            found = np.ndarray(shape, numpy_dtypes[x.dtype],
+                               x.storage.buffer, offset * step,
+                               [s * step for s in steps])
+        x.array = found
     return found
 
 
