@@ -14,6 +14,7 @@ from lamina.scalar import *
 from lamina.autograd import *
 from lamina.nn import *
 from lamina.optim import *
+from lamina.training import *
 
 from lamina.dispatch import functions as _functions
 
@@ -29,6 +30,7 @@ __chapters__ = (
     "08_autograd",
     "09_nn",
     "10_optim",
+    "11_training",
 )
 
 # An operator wins over a module or a kernel of its name.

@@ -11,22 +11,7 @@ from lamina.dispatch import (
 from lamina.storage import wrap
 from lamina.strides import Tensor, empty, numel, select
 
-__all__ = [
-    "check_matrices",
-    "check_inner",
-    "matmul_loops",
-    "python_mm",
-    "meta_mm",
-    "cpu_mm",
-    "python_bmm",
-    "meta_bmm",
-    "cpu_bmm",
-    "matmul",
-    "batched",
-    "dot",
-    "mv",
-    "linear",
-]
+__all__ = ["matmul_loops"]
 
 
 def check_matrices(name, a, b, ndim):

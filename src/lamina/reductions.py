@@ -14,43 +14,7 @@ from lamina.strides import (
     write_values,
 )
 
-__all__ = [
-    "pairwise_sum",
-    "reduced_dims",
-    "reduced_shape",
-    "reduced_rows",
-    "plan_reduction",
-    "reduction",
-    "numpy_sum",
-    "sum_dtype",
-    "untyped",
-    "truth_dtype",
-    "first_best",
-    "largest",
-    "smallest",
-    "flat_axis",
-    "check_index_fits",
-    "check_scatter",
-    "check_range",
-    "places",
-    "python_gather",
-    "python_scatter_add",
-    "numpy_places",
-    "cpu_gather",
-    "cpu_scatter_add",
-    "meta_gather",
-    "meta_scatter_add",
-    "index_select",
-    "mean",
-    "extreme",
-    "shift",
-    "logsumexp",
-    "centred",
-    "softmax",
-    "log_softmax",
-    "mse_loss",
-    "reduced",
-]
+__all__ = ["pairwise_sum", "reduction"]
 
 
 def pairwise_sum(values):

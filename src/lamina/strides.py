@@ -17,63 +17,18 @@ from lamina.storage import (
 
 __all__ = [
     "Geometry",
-    "numel",
-    "row_major",
-    "offsets",
-    "is_row_major",
-    "overlaps",
-    "ints",
-    "wrap_dim",
-    "nearest",
     "Tensor",
-    "method",
-    "dim",
-    "size",
-    "stride",
-    "storage_offset",
-    "element_size",
-    "untyped_storage",
-    "flat",
-    "tolist",
-    "item",
+    "tensor",
     "empty",
     "zeros",
-    "new_zeros",
-    "number_dtype",
-    "element",
-    "full",
     "ones",
-    "tensor",
+    "full",
     "arange",
-    "geometric",
-    "view_of",
-    "transpose",
-    "t",
-    "permute",
-    "numpy_T",
-    "select",
-    "narrow",
-    "getitem",
-    "unsqueeze",
-    "squeeze",
-    "expand",
-    "infer_size",
-    "view_strides",
-    "view",
-    "as_strided",
-    "refuse_overlap",
-    "write_values",
-    "copy_",
-    "fill_",
-    "zero_",
-    "dense",
     "empty_like",
-    "clone",
-    "contiguous",
+    "zeros_like",
+    "ones_like",
     "reshape",
     "flatten",
-    "detach",
-    "repr_notes",
 ]
 
 
@@ -919,6 +874,16 @@ def _keep(geometry):
 def clone(self):
     """A copy in a storage of its own, in the same order of strides."""
     return copy_(empty_like(self), self)
+
+
+def zeros_like(input, *, dtype=None, device=None):
+    """Zeros of the same shape, dtype and device."""
+    return empty_like(input, dtype=dtype, device=device).zero_()
+
+
+def ones_like(input, *, dtype=None, device=None):
+    """Ones of the same shape, dtype and device."""
+    return empty_like(input, dtype=dtype, device=device).fill_(1)
 
 
 @method
