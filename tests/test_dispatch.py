@@ -220,6 +220,15 @@ def test_a_guarded_call_gives_not_implemented(declare):
     assert sign.__name__ == "__probe__"
 
 
+def test_a_sign_passes_named_arguments_at_their_defaults(declare):
+    op = declare("t3_probe(Tensor self, Tensor other, *, Scalar alpha=1) "
+                 "-> Tensor", kernel=lambda *args: args)
+    sign, x = build_call(op, "__probe__", guard="other"), lamina.ones(1)
+    assert sign(x, x) == (x, x, 1)
+    with pytest.raises(TypeError, match="alpha"):
+        sign(x, x, alpha=2)
+
+
 # --- overloads --------------------------------------------------------
 
 def test_the_first_schema_that_fits_is_called(declare):

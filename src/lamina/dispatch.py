@@ -335,20 +335,23 @@ def build_call(operator, name=None, guard=None):
 
     All that can be known from the schema is done here, so that a call
     does only this: check each argument, join the keys, look up, go. With
-    `guard`, an argument of another kind gives NotImplemented, as Python
-    wants it of `__add__`. The text is kept as `source`.
+    `guard` it is a sign, such as `__add__`: it takes no named arguments,
+    and gives NotImplemented if the one of that name is no operand. The
+    text is kept as `source`.
     """
     schema, arguments = operator.schema, operator.schema.arguments
-    name = name or schema.name
-    names = ", ".join(a.name for a in arguments)
-    passed = ", ".join(f"{a.name}={a.name}" if a.kwarg_only else a.name
-                       for a in arguments)
-    out = next((form for form in operator.forms
-                if form.schema.overload.endswith("out")), None)
+    name, out = name or schema.name, None
+    names = ", ".join(a.default if guard and a.kwarg_only else a.name
+                      for a in arguments)
+    if guard:
+        arguments = [a for a in arguments if not a.kwarg_only]
+    elif operator.forms and is_out_form(operator.forms[0]):
+        out = operator.forms[0]
     lines = check_lines(arguments)
     if out:
-        lines.append(f"if out is not None: return out_form({passed}, "
-                     f"out=out)")
+        passed = ", ".join(f"{a.name}={a.name}" if a.kwarg_only else a.name
+                           for a in out.schema.arguments)
+        lines.append(f"if out is not None: return out_form({passed})")
     if guard:
         lines.insert(0, f"if type({guard}) is not Tensor and not isinstance("
                         f"{guard}, (Tensor, int, float)): "

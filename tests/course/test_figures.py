@@ -559,3 +559,35 @@ def test_drawing_asks_no_more_than_it_says():
     x = types.SimpleNamespace(storage=s, dtype=float32,
                               geometry=Geometry((2,), (1,)))
     assert "[1]" in texts(memory(x).svg)
+
+
+# --- dispatch ---------------------------------------------------------
+
+def test_the_way_of_a_call():
+    def first(): pass
+    def second(): pass
+    def wrap(): pass
+
+    class Device(NamedTuple):
+        bit: int
+        type: str
+
+        def __str__(self):
+            return self.type
+
+    operator = types.SimpleNamespace(
+        schema=types.SimpleNamespace(name="mul<"), table={17: wrap},
+        kernels={1: first, 2: second})
+    devices = {name: Device(bit, name) for bit, name in ((1, "a"), (2, "b"))}
+    seen = [figures.dispatch(operator, keys, {16: wrap}, devices)
+            for keys in (17, 2)]
+    assert [repr(dot) for dot in seen] == [
+        "the way of a call: mul<, then wrap, then a: first",
+        "the way of a call: mul<, then b: second"]
+    through, straight = (dot.source for dot in seen)
+    assert "wrap + a" in through and "in the table" in through
+    assert "layer16 -> kernel1\n" in through
+    assert "layer16 -> kernel2 [" in through        # dashed
+    assert "not in the table yet" in straight and "mul&lt;" in straight
+    assert "call -> kernel2\n" in straight
+    xml.dom.minidom.parseString(seen[0].svg())
