@@ -174,6 +174,11 @@ def test_ints_may_be_given_one_by_one():
     for y in (x.permute(1, 0), x.permute((1, 0)), x.permute([1, 0]),
               x.permute(dims=(1, 0)), functions["permute"](x, 1, 0)):
         assert y.shape == (3, 2)
+    one = lamina.zeros(1)
+    assert one.view(()).shape == one.view(size=()).shape == ()
+    for call in (x.permute, one.view, one[0].expand):
+        with pytest.raises(TypeError, match="must be ints, not None"):
+            call()
 
 
 @pytest.mark.parametrize("call, named", [

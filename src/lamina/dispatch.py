@@ -287,7 +287,7 @@ def parameter_list(arguments, out):
     positional = sum(not a.kwarg_only for a in arguments)
     if spreads(arguments):
         name = arguments[1].name
-        texts[1:2] = [f"*{name}_", f"{name}=()"]
+        texts[1:2] = [f"*{name}_", f"{name}=None"]
     elif positional < len(texts):
         texts.insert(positional, "*")
     return ", ".join(texts)
