@@ -53,6 +53,9 @@ __all__ = [
     "PARTS",
     "OperatorNode",
     "record",
+    "wrap_unrecorded",
+    "UNRECORDED",
+    "mark_unrecorded",
     "untracked",
     "refuse_out",
     "refuse_unknown",
@@ -92,6 +95,7 @@ __all__ = [
     "refresh",
     "record_write",
     "check_leaf",
+    "nothing",
     "detach_",
     "retain_grad",
 ]
@@ -260,10 +264,10 @@ def wrap_autograd(operator, kernel):
     formulas = derivatives.get(source.schema.full_name)
     if schema.is_write and not schema.name.endswith("_"):
         return refuse_out(schema, kernel)
-    if schema.is_write:
-        return record_write(schema, kernel, formulas)
     if formulas is None:
         return refuse_unknown(schema, kernel)
+    if schema.is_write:
+        return record_write(schema, kernel, formulas)
     if not formulas:
         return untracked(kernel)
     return record(schema, kernel, formulas)
@@ -342,7 +346,8 @@ def set_grad(self, grad):
     self.autograd.grad = grad
 
 
-Tensor.grad = property(get_grad, set_grad)
+Tensor.grad = property(get_grad, set_grad,
+                       lambda self: set_grad(self, None))
 Tensor.output_nr = property(
     lambda self: self.autograd.output_nr if self.autograd else 0)
 Tensor._version = property(lambda self: self.storage.version)
@@ -526,21 +531,21 @@ class OperatorNode(Node):
 
 def record(schema, kernel, formulas):
     """Run the kernel; point the result at a new node."""
+    is_view = schema.is_view
     places = [i for i, a in enumerate(schema.arguments)
               if a.name in formulas]
-    recipes = {}
+    recipe_for = functools.cache(
+        functools.partial(Recipe, schema, formulas))
 
     def recorded(*args):
         result = kernel(*args)
         if not grad_mode.enabled or result.dtype.category != 2:
-            return result
+            return mark_unrecorded(result) if is_view else result
         positions = tuple([i for i in places if isinstance(args[i], Tensor)
                            and args[i].keys & AUTOGRAD])
         if not positions:
             return result
-        recipe = recipes.get(positions)
-        if recipe is None:
-            recipe = recipes[positions] = Recipe(schema, formulas, positions)
+        recipe = recipe_for(positions)
         edges = tuple([edge_of(args[i]) for i in positions])
         saved = recipe.save(args)
         if recipe.needs_result:
@@ -549,6 +554,35 @@ def record(schema, kernel, formulas):
             recipe, edges, (metadata_of(result),), saved))
         return result
     return recorded
+
+
+def wrap_unrecorded(operator, kernel):
+    """The layer of views that were made inside no_grad."""
+    schema = operator.schema
+
+    def write(*args):
+        target = args[0] if schema.name.endswith("_") else args[-1]
+        if grad_mode.enabled and target.keys & UNRECORDED:
+            raise RuntimeError(
+                "a view that was made inside no_grad() is written to outside "
+                "of it: the history of its base would not change; make the "
+                "view outside, or write inside no_grad()")
+        return kernel(*args)
+
+    def view(*args):
+        return mark_unrecorded(kernel(*args))
+
+    if schema.is_write:
+        return write
+    return view if schema.is_view and schema.name != "detach" else kernel
+
+
+UNRECORDED = add_layer(wrap_unrecorded)
+
+
+def mark_unrecorded(view):
+    view.keys |= UNRECORDED
+    return view
 
 
 def untracked(kernel):
@@ -604,7 +638,7 @@ def sum_to(grad, shape):
     dims = tuple(range(new)) + tuple(
         d + new for d, size in enumerate(shape)
         if size == 1 and grad.shape[d + new] != 1)
-    return grad.sum(dims, keepdim=True).reshape(shape)
+    return grad.sum(dims, keepdim=True).reshape(shape) if dims else grad
 
 
 def fit(grad, metadata):
@@ -969,11 +1003,11 @@ def read_from(x, view):
 def move(grad, source, target):
     """The elements of grad, laid out like `source`, as `target` sees the
     same memory; 0 where source has none."""
-    for geometry in (source, target):
-        if collides(geometry):
-            raise RuntimeError(
-                f"no gradient through {geometry}: elements of it overlap; "
-                f"take a clone() before the view")
+    if collides(target):
+        raise RuntimeError(
+            f"no gradient through a view of a tensor whose own elements "
+            f"overlap in memory (shape {list(target.shape)}, strides "
+            f"{list(target.strides)}): take a clone() before the view")
     first = min(source.offset, target.offset)
     source, target = (g._replace(offset=g.offset - first)
                       for g in (source, target))
@@ -1042,7 +1076,11 @@ class CopySlices(Node):
 
     def apply(self, grads):
         part = move(grads[0], self.base, self.view)
-        found = list(self.inner.apply([part]))
+        # what a formula makes of a saved result leads to this node, and it
+        # may be walked after self.inner is released
+        inner = OperatorNode(self.inner.recipe, self.inner.next_functions,
+                             self.inner.input_metadata, self.inner.saved)
+        found = list(inner.apply([part]))
         rest = grads[0] - move(part, self.view, self.base)
         if self.has_self and found[0] is not None:
             rest = rest + move(found[0], self.view, self.base)
@@ -1081,18 +1119,18 @@ def refresh(x):
 def record_write(schema, kernel, formulas):
     """Run an in-place kernel; give the tensor its new history."""
     names = [a.name for a in schema.arguments]
+    recipe_for = functools.cache(
+        functools.partial(Recipe, schema, formulas))
 
     def recorded(self, *args):
         if not grad_mode.enabled or self.dtype.category != 2:
             return kernel(self, *args)
-        if formulas is None:
-            return refuse_unknown(schema, kernel)()
         base = self if self._base is None else self._base
         check_leaf(self, base)
         inputs = (self, *args)
         positions = tuple(i for i, x in enumerate(inputs)
                           if names[i] in formulas and wants_grad(x))
-        recipe = Recipe(schema, formulas, positions)
+        recipe = recipe_for(positions)
         edges = tuple(edge_of(inputs[i]) for i in positions)
         base_edge = edge_of(base) if wants_grad(base) else (None, 0)
         if "self" in recipe.names:
@@ -1123,8 +1161,13 @@ def check_leaf(self, base):
             f"tensor")
 
 
-derivative("copy_", src=lambda grad: grad)
-derivative("fill_")
+def nothing(grad):
+    """The old values were lost: their gradient is 0."""
+    return grad.new_zeros(grad.shape)
+
+
+derivative("copy_", self=nothing, src=lambda grad: grad)
+derivative("fill_", self=nothing)
 
 
 @method

@@ -1,0 +1,1175 @@
+"""Chapter 8: gradients against central differences, and who holds whom."""
+
+import gc
+import threading
+import warnings
+import weakref
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+import lamina
+from lamina.autograd import (
+    AccumulateGrad, AutogradMeta, Node, SavedTensor, accumulate, backward,
+    collides, derivative, derivatives, edge_of, enable_grad, extent, fit,
+    grad, inverse_order, is_grad_enabled, metadata_of, move, no_grad,
+    put_back, read_from, set_grad_enabled, sum_to,
+)
+from lamina.dispatch import define, functions, impl, log_operators, operators
+from lamina.storage import float32, float64
+from lamina.strides import Geometry, offsets, row_major
+from strategies import Layout, layouts, shapes
+
+few = settings(max_examples=4, deadline=None, derandomize=True,
+               phases=[Phase.generate])     # to shrink takes minutes
+DEVICES = ('cpu', 'python')
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    return request.param
+
+
+def leaf(data, device='cpu', dtype=float32):
+    return lamina.tensor(data, device=device, dtype=dtype,
+                         requires_grad=True)
+
+
+# --- against central differences -------------------------------------------
+
+def smooth(layout, start, low=0.3, step=0.1):
+    """The layout with distinct numbers, none of them near 0."""
+    return layout._replace(values=tuple(
+        low + step * ((7 * i + start) % 31)
+        for i in range(len(layout.values))))
+
+
+def signed(layout, start):
+    layout = smooth(layout, start)
+    return layout._replace(values=tuple(
+        -v if (i + start) % 2 else v for i, v in enumerate(layout.values)))
+
+
+def weighted(y):
+    """One number that depends on every element of y, on each in its way."""
+    count = y.numel()
+    weights = lamina.tensor([0.5 + (5 * i % 7) / 4 for i in range(count)],
+                            dtype=y.dtype, device=y.device)
+    return (y.reshape(count) * weights).sum()
+
+
+def check(f, inputs, device, step=1e-5):
+    """The gradients of f at these layouts, against central differences."""
+    xs = [layout.on(device).requires_grad_() for layout in inputs]
+    found = grad(weighted(f(*xs)), xs, materialize_grads=True)
+    for k, (x, gradient) in enumerate(zip(xs, found)):
+        assert (gradient.shape, gradient.dtype, gradient.device) == (
+            x.shape, x.dtype, x.device)
+        expected = []
+        for place in offsets(x.geometry):
+            ends = []
+            for sign in (1, -1):
+                moved = [i.on(device) for i in inputs]
+                moved[k].storage.elements(float64)[place] += sign * step
+                ends.append(weighted(f(*moved)).item())
+            expected.append((ends[0] - ends[1]) / (2 * step))
+        np.testing.assert_allclose(
+            np.ravel(np.array(gradient.tolist())), expected,
+            rtol=1e-5, atol=1e-6)
+
+
+def gradient_of(f):
+    """A function that gives one number made of all the gradients of f."""
+    def g(*xs):
+        xs = [x if x.requires_grad else x.requires_grad_() for x in xs]
+        total = 0.0
+        for gradient in grad(weighted(f(*xs)), xs, create_graph=True,
+                             materialize_grads=True):
+            if gradient.requires_grad:
+                total = total + weighted(gradient)
+        return total
+    return g
+
+
+def views(shape=shapes(max_dims=3, max_size=3, min_size=1)):
+    return layouts(dtype=float64, shape=shape, overlap=False)
+
+
+UNARY = {
+    'neg': (lambda x: -x, signed, False),
+    'abs': (lambda x: x.abs(), signed, False),
+    'sign': (lambda x: x.sign() * x, signed, False),
+    'exp': (lambda x: x.exp(), signed, True),
+    'log': (lambda x: x.log(), smooth, True),
+    'sqrt': (lambda x: x.sqrt(), smooth, True),
+    'tanh': (lambda x: x.tanh(), signed, True),
+    'relu': (lambda x: x.relu() * x, signed, True),
+    'pow3': (lambda x: x ** 3, signed, True),
+    'pow-1': (lambda x: x ** -1, signed, True),
+    'pow0.5': (lambda x: x ** 0.5, smooth, True),
+    'rpow': (lambda x: 2.0 ** x, signed, True),
+    'rdiv': (lambda x: 2.0 / x, signed, True),
+    'rsub': (lambda x: (2.0 - x) ** 2, signed, True),
+    'clone': (lambda x: x.clone() ** 2, signed, True),
+    'contiguous': (lambda x: x.contiguous() ** 2, signed, True),
+    'reshape': (lambda x: x.reshape(-1) ** 2, signed, True),
+    'unsqueeze': (lambda x: x.unsqueeze(0) ** 2, signed, True),
+    'squeeze': (lambda x: x.squeeze() ** 2, signed, True),
+    'T': (lambda x: x.permute(tuple(range(x.dim()))[::-1]) ** 2, signed,
+          True),
+    'sum': (lambda x: x.sum() ** 2, signed, True),
+    'mean': (lambda x: x.mean() ** 2, signed, True),
+    'max': (lambda x: x.max() ** 2, signed, True),
+    'min': (lambda x: x.min() ** 2, signed, True),
+    'amax': (lambda x: x.amax() ** 2, signed, True),
+    'half_in_place': (lambda x: (x * 1.0).mul_(x), signed, True),
+}
+
+
+@pytest.mark.parametrize('name', UNARY)
+@few
+@given(layout=views(), start=st.integers(0, 30))
+def test_one_input(name, layout, start):
+    f, fill, twice = UNARY[name]
+    for on in DEVICES:
+        check(f, [fill(layout, start)], on)
+        if twice:
+            check(gradient_of(f), [fill(layout, start)], on)
+
+
+BINARY = {
+    'add': (lambda x, y: x + y, False),
+    'add alpha': (lambda x, y: x.add(y, alpha=2.5) * x, True),
+    'sub alpha': (lambda x, y: x.sub(y, alpha=2.5) * y, True),
+    'mul': (lambda x, y: x * y, True),
+    'div': (lambda x, y: x / y, True),
+    'pow': (lambda x, y: x ** y, True),
+    'where': (lambda x, y: functions['where'](x > y, x * x, y * x), True),
+    'mse_loss': (lambda x, y: functions['mse_loss'](
+        *(t.expand((x + y).shape) for t in (x, y))), True),
+}
+
+
+@st.composite
+def broadcast_pairs(draw):
+    shape = draw(shapes(max_dims=3, max_size=3, min_size=1))
+    less = tuple(draw(st.sampled_from([n, 1])) for n in shape)
+    less = less[draw(st.integers(0, len(less))):]
+    pair = [draw(views(st.just(s))) for s in (shape, less)]
+    return pair if draw(st.booleans()) else pair[::-1]
+
+
+@pytest.mark.parametrize('name', BINARY)
+@few
+@given(pair=broadcast_pairs(), start=st.integers(0, 30))
+def test_two_inputs_broadcast(name, pair, start):
+    f, twice = BINARY[name]
+    pair = [smooth(pair[0], start), smooth(pair[1], start + 9, low=0.35)]
+    for on in DEVICES:
+        check(f, pair, on)
+        if twice:
+            check(gradient_of(f), pair, on)
+
+
+SHAPED = {      # functions of tensors of fixed shapes
+    'sum dim': (lambda x: x.sum(1) ** 2, [(2, 3, 2)]),
+    'sum dims keep': (lambda x: x.sum((0, -1), True) ** 2, [(2, 3, 2)]),
+    'mean dim': (lambda x: x.mean(0) ** 2, [(2, 3)]),
+    'amax dim': (lambda x: x.amax(1) ** 2, [(2, 3)]),
+    'amin dims': (lambda x: x.amin((0, 2), keepdim=True) ** 2, [(2, 3, 2)]),
+    'max dim': (lambda x: x.max(1).values ** 2, [(2, 3)]),
+    'min dim': (lambda x: x.min(0, True).values ** 2, [(2, 3)]),
+    'logsumexp': (lambda x: x.logsumexp(1), [(2, 3)]),
+    'softmax': (lambda x: x.softmax(0), [(2, 3)]),
+    'log_softmax': (lambda x: x.log_softmax(1), [(2, 3)]),
+    'select': (lambda x: x.select(1, -1) ** 2, [(2, 3)]),
+    'narrow': (lambda x: x.narrow(1, 1, 2) ** 2, [(2, 3)]),
+    'index': (lambda x: x[1, None, ..., ::2] ** 2, [(2, 2, 3)]),
+    'transpose': (lambda x: x.transpose(0, -1) ** 2, [(2, 1, 3)]),
+    'permute': (lambda x: x.permute(2, 0, 1) ** 2, [(2, 1, 3)]),
+    't': (lambda x: x.t() ** 2, [(2, 3)]),
+    'numpy_T': (lambda x: x.T ** 2, [(2, 3)]),
+    'view': (lambda x: x.contiguous().view(3, 2) ** 2, [(2, 3)]),
+    'expand': (lambda x: x.expand(2, 2, 3) ** 2, [(2, 1)]),
+    'as_strided': (lambda x: x.contiguous().as_strided(
+        (2, 2), (1, 2), x.contiguous().storage_offset() + 1) ** 2, [(5,)]),
+    'as_strided overlap': (lambda x: x.contiguous().as_strided(
+        (3, 2), (1, 1), x.contiguous().storage_offset()) ** 2, [(4,)]),
+    'embed': (lambda x: x.embed((2, 3), (3, 2), 0) ** 2, [(2, 2)]),
+    'embed overlap': (lambda x: x.embed((4,), (1, 1), 0) ** 2, [(2, 3)]),
+    'mm': (lambda x, y: x.mm(y), [(2, 3), (3, 2)]),
+    'bmm': (lambda x, y: x.bmm(y), [(2, 1, 3), (2, 3, 2)]),
+    'matmul': (lambda x, y: x @ y, [(2, 3), (2, 3, 1)]),
+    'dot': (lambda x, y: x.dot(y), [(3,), (3,)]),
+    'mv': (lambda x, y: x.mv(y), [(2, 3), (3,)]),
+    'linear': (lambda x, y, z: functions['linear'](x, y, z),
+               [(2, 3), (2, 3), (2,)]),
+}
+
+
+@pytest.mark.parametrize('name', SHAPED)
+@settings(few, max_examples=3)
+@given(data=st.data(), start=st.integers(0, 30))
+def test_fixed_shapes(name, data, start):
+    f, wanted = SHAPED[name]
+    inputs = [smooth(data.draw(views(st.just(shape))), start + 11 * i)
+              for i, shape in enumerate(wanted)]
+    for on in DEVICES:
+        check(f, inputs, on)
+        check(gradient_of(f), inputs, on)
+
+
+INDEXED = {
+    'gather': lambda x, i: x.gather(1, i) ** 2,
+    'scatter_add': lambda x, i: x.scatter_add(1, i, (x * x)[:, :2]),
+    'index_select': lambda x, i: x.index_select(1, i[0]) ** 2,
+}
+
+
+@pytest.mark.parametrize('name', INDEXED)
+@settings(few, max_examples=3)
+@given(layout=views(st.just((2, 3))), start=st.integers(0, 30))
+def test_with_an_index(name, layout, start):
+    for on in DEVICES:
+        index = lamina.tensor([[2, 2], [0, 1]], device=on)
+        f = INDEXED[name]
+        check(lambda x: f(x, index), [smooth(layout, start)], on)
+        check(gradient_of(lambda x: f(x, index)), [smooth(layout, start)],
+              on)
+
+
+WRITES = {      # in place, on a result that has a history
+    'add_': lambda x, y: (x * 1.0).add_(y, alpha=2.0) * x,
+    'sub_': lambda x, y: (x * 1.0).sub_(y) * x,
+    'mul_': lambda x, y: (x * 1.0).mul_(y),
+    'div_': lambda x, y: (x * 1.0).div_(y),
+    'pow_': lambda x, y: (x * 1.0).pow_(y),
+    'exp_': lambda x, y: (x * y).exp_(),
+    'log_': lambda x, y: (x * y).log_(),
+    'sqrt_': lambda x, y: (x * y).sqrt_(),
+    'tanh_': lambda x, y: (x * y).tanh_(),
+    'copy_': lambda x, y: (x * 1.0).copy_(y * y) * x,
+    'fill_': lambda x, y: (x * 1.0).fill_(2.0) * x * y,
+}
+
+
+def through_a_view(write):
+    """The same write, to a row of a transposed result."""
+    def f(x, y):
+        z = (x * 2.0).t()
+        row = z[1]
+        changed = write_into(write, row, y[:, 0] * 1.0)
+        return z * z + changed.sum()
+    return f
+
+
+def write_into(name, row, y):
+    if name in ('copy_', 'add_', 'sub_', 'mul_', 'div_', 'pow_'):
+        return getattr(row, name)(y)
+    return row.fill_(2.0) if name == 'fill_' else getattr(row, name)()
+
+
+@pytest.mark.parametrize('name', WRITES)
+@settings(few, max_examples=3)
+@given(data=st.data(), start=st.integers(0, 30))
+def test_in_place(name, data, start):
+    inputs = [smooth(data.draw(views(st.just((3, 2)))), start + i, step=.05)
+              for i in range(2)]
+    for on in DEVICES:
+        for f in (WRITES[name], through_a_view(name)):
+            check(f, inputs, on)
+            check(gradient_of(f), inputs, on)
+
+
+def test_every_operator_has_an_entry():
+    """No operator of chapters 3 to 6 cuts the graph for want of one."""
+    missing = [name for name, o in operators.items()
+               if not o.composite and not o.base
+               and o.module.startswith('lamina.')
+               and o.module != 'lamina.optim'
+               and name not in derivatives]
+    assert missing == []
+
+
+def test_meta_gives_shapes():
+    x = lamina.ones(2, 3, device='meta').requires_grad_()
+    y = (x[:, ::2] @ lamina.ones(2, 4, device='meta')).relu()
+    y.backward(lamina.ones(2, 4, device='meta'))
+    assert x.grad.shape == (2, 3) and str(x.grad.device) == 'meta'
+
+
+# --- the worked example, and known cases ------------------------------------
+
+def test_the_worked_example(device):
+    w = leaf([0.5, -1.0, 2.0], device)
+    x = lamina.tensor([4.0, 3.0, 2.0], device=device)
+    b = leaf(0.5, device)
+    prediction = w.dot(x) + b
+    loss = (prediction - 2.5) ** 2
+    loss.backward()
+    assert (prediction.item(), loss.item()) == (3.5, 1.0)
+    assert w.grad.tolist() == [8.0, 6.0, 4.0] and b.grad.item() == 2.0
+    assert x.grad is None
+
+
+def test_diamond(device):
+    a = leaf(1.0, device)
+    b = a + a
+    (b + b).backward()
+    assert a.grad.item() == 4.0
+
+
+def test_no_stale_gradients_in_between(device):
+    x = leaf(3.0, device)
+    y = x * x * x
+    y.backward(retain_graph=True)
+    assert x.grad.item() == 27.0
+    x.grad = None
+    y.backward(retain_graph=True)
+    assert x.grad.item() == 27.0
+    y.backward()
+    assert x.grad.item() == 54.0
+
+
+def test_builtin_sum(device):
+    a, b = leaf(1.0, device), leaf(2.0, device)
+    total = sum([a, b])
+    total.backward()
+    assert total.item() == 3.0
+    assert (a.grad.item(), b.grad.item()) == (1.0, 1.0)
+    with pytest.raises(TypeError):
+        a + 'text'
+
+
+def test_broadcast_gradient_shape(device):
+    a, b = leaf([1.0], device), leaf([[1.0, 1.0]], device)
+    c = leaf(2.0, device)
+    (a * b * c).sum().backward()
+    assert a.grad.tolist() == [4.0] and b.grad.tolist() == [[2.0, 2.0]]
+    assert c.grad.shape == () and c.grad.item() == 2.0
+
+
+def test_mse_gradient_shapes(device):
+    a, b = leaf([[1.0], [2.0], [3.0]], device), leaf([1.0, 2.0, 3.0], device)
+    ((a - b) ** 2).mean().backward()
+    np.testing.assert_allclose(a.grad.tolist(), [[-2 / 3], [0], [2 / 3]],
+                               atol=1e-7)
+    assert b.grad.shape == (3,)
+
+
+def test_batched_matmul(device):
+    a, b = leaf(np.arange(6.0).reshape(2, 3).tolist(), device), leaf(
+        np.arange(24.0).reshape(4, 3, 2).tolist(), device)
+    up = np.arange(16.0).reshape(4, 2, 2)
+    (a @ b).backward(lamina.tensor(up.tolist(), device=device))
+    np_a, np_b = np.array(a.tolist()), np.array(b.tolist())
+    assert a.grad.tolist() == (up @ np_b.transpose(0, 2, 1)).sum(0).tolist()
+    assert b.grad.tolist() == (np_a.T @ up).tolist()
+
+
+def test_slice_gradient(device):
+    x = leaf([1.0, 2.0, 3.0, 4.0], device)
+    w = lamina.tensor([10.0, 20.0], device=device)
+    (x[1:3] * w).sum().backward()
+    assert x.grad.tolist() == [0.0, 10.0, 20.0, 0.0]
+
+
+def test_slice_assignment(device):
+    t, v = leaf([1.0, 2.0, 3.0, 4.0], device), leaf(5.0, device)
+    a = t * t
+    a[0] = v
+    a.sum().backward()
+    assert t.grad.tolist() == [0.0, 4.0, 6.0, 8.0] and v.grad.item() == 1.0
+    fresh = lamina.zeros(3, device=device)
+    fresh[1] = v
+    v.grad = None
+    (fresh * fresh).sum().backward()
+    assert v.grad.item() == 10.0
+
+
+def test_a_detached_alias_is_written_to(device):
+    a = leaf([1.0, 2.0], device)
+    out = a.tanh()
+    out.detach().zero_()
+    with pytest.raises(RuntimeError, match='TanhBackward0 needs its result'):
+        out.sum().backward()
+
+
+def test_rebound_parameter(device):
+    w = leaf([1.0], device)
+    (w * 3).sum().backward()
+    new = w - 0.1 * w.grad
+    assert not new.is_leaf
+    (new * 3).sum().backward()
+    with pytest.warns(UserWarning, match='retain_grad'):
+        assert new.grad is None
+    with no_grad():
+        w -= 0.1 * w.grad
+    assert w.is_leaf and w.requires_grad
+
+
+def test_second_derivative(device):
+    x = leaf([0.0, 1.0, 2.0], device)
+    first, = grad((x ** 3).sum(), x, create_graph=True)
+    second, = grad(first.sum(), x, create_graph=True)
+    third, = grad(second.sum(), x)
+    assert first.tolist() == [0.0, 3.0, 12.0]
+    assert second.tolist() == [0.0, 6.0, 12.0]
+    assert third.tolist() == [6.0, 6.0, 6.0]
+
+
+def test_pow_at_zero(device):
+    x, e = leaf([0.0, 2.0, 3.0], device), leaf([0.0, 1.0, 2.0], device)
+    (x ** e).sum().backward()
+    assert x.grad.tolist() == [0.0, 1.0, 6.0]
+    np.testing.assert_allclose(
+        e.grad.tolist(), [0.0, 2 * np.log(2), 9 * np.log(3)], rtol=1e-6)
+    x.grad = None
+    (x ** 0).sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_gradient_dtype(device):
+    x = leaf([1.0, 2.0], device)
+    (x * 0.1 * np.float64(2)).mean().backward()
+    assert x.grad.dtype is float32
+    y = leaf([1.0, 2.0], device, float64)
+    x.grad = None
+    (x * y).sum().backward()
+    assert x.grad.dtype is float32 and y.grad.dtype is float64
+
+
+def test_only_one_operand_wants_a_gradient(device):
+    a = lamina.tensor([1.0, 2.0], device=device)
+    b, unused = leaf([2.0, 4.0], device), leaf(1.0, device)
+    y = a / b
+    y.sum().backward()
+    assert b.grad.tolist() == [-0.25, -0.125]
+    assert a.grad is None and unused.grad is None and y.requires_grad
+
+
+def test_transpose_gradient(device):
+    x = leaf([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], device)
+    (x.t().reshape(-1) * lamina.arange(6.0, device=device)).sum().backward()
+    assert x.grad.tolist() == [[0.0, 2.0, 4.0], [1.0, 3.0, 5.0]]
+
+
+def test_attention_gradient():
+    def attention(q, k, v):
+        q, k, v = (x.reshape(3, 2, 2).transpose(0, 1) for x in (q, k, v))
+        weights = (q @ k.transpose(-2, -1) / 2).softmax(-1)
+        return (weights @ v).transpose(0, 1).reshape(3, 4)
+
+    plain = Layout(float64, row_major((3, 4)), (0.0,) * 12)
+    inputs = [smooth(plain, i) for i in (0, 5, 9)]
+    check(attention, inputs, 'cpu')
+
+
+def test_in_place_through_a_view(device):
+    x = leaf([1.0, 2.0, 3.0], device)
+    y = x * 1
+    v = y[1:]
+    v *= 10
+    y.sum().backward()
+    assert y.tolist() == [1.0, 20.0, 30.0]
+    assert x.grad.tolist() == [1.0, 10.0, 10.0]
+
+
+def test_ties_share_the_gradient(device):
+    x = leaf([[1.0, 2.0, 2.0]], device)
+    x.amax(1).sum().backward()
+    assert x.grad.tolist() == [[0.0, 0.5, 0.5]]
+    x.grad = None
+    x.max(1).values.sum().backward()
+    assert x.grad.tolist() == [[0.0, 1.0, 0.0]]
+
+
+# --- grad mode ---------------------------------------------------------------
+
+def test_grad_mode():
+    x = leaf([1.0])
+    with no_grad():
+        assert not is_grad_enabled() and not (x * 2).requires_grad
+        with enable_grad():
+            assert (x * 2).requires_grad
+        assert not is_grad_enabled()
+    assert is_grad_enabled()
+    with pytest.raises(KeyError), no_grad():
+        raise KeyError
+    assert is_grad_enabled()
+
+
+def test_set_grad_enabled():
+    set_grad_enabled(False)
+    try:
+        assert not is_grad_enabled()
+    finally:
+        set_grad_enabled(True)
+    with set_grad_enabled(False):
+        assert not is_grad_enabled()
+    assert is_grad_enabled()
+
+
+def test_grad_mode_as_decorator():
+    seen = []
+
+    @no_grad()
+    def f(n):
+        seen.append(is_grad_enabled())
+        if n:
+            f(n - 1)
+        seen.append(is_grad_enabled())
+
+    @set_grad_enabled(False)
+    def g():
+        return is_grad_enabled()
+
+    assert is_grad_enabled()
+    f(2)
+    assert seen == [False] * 6 and not g() and is_grad_enabled()
+    assert f.__name__ == 'f'
+
+
+def test_threads_have_their_own_mode():
+    entered, leave, seen = threading.Event(), threading.Event(), []
+
+    def other():
+        with no_grad():
+            entered.set()
+            leave.wait(10)
+            seen.append(is_grad_enabled())
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert entered.wait(10)
+    assert is_grad_enabled()
+    leave.set()
+    thread.join()
+    assert seen == [False]
+
+
+def test_threads_walk_their_own_graphs():
+    found = {}
+
+    def work(k):
+        x = leaf([float(k)])
+        for _ in range(20):
+            x.grad = None
+            y = x
+            for _ in range(20):
+                y = y * 1.0 + x
+            y.sum().backward()
+        found[k] = x.grad.tolist()
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert found == {k: [21.0] for k in range(4)}
+
+
+# --- leaves, flags, properties -----------------------------------------------
+
+def test_a_leaf():
+    x = leaf([1.0])
+    assert x.requires_grad and x.is_leaf and x.grad_fn is None
+    assert x.grad is None and x.output_nr == 0
+    plain = lamina.ones(1)
+    assert plain.is_leaf and not plain.requires_grad
+    assert plain.autograd is None
+    y = x * 2
+    assert not y.is_leaf and y.requires_grad
+    assert y.grad_fn.name() == 'MulBackward0'
+    assert repr(y) == 'tensor([2.], grad_fn=<MulBackward0>)'
+    assert repr(x) == 'tensor([1.], requires_grad=True)'
+
+
+def test_requires_grad_():
+    x = lamina.ones(2)
+    assert x.requires_grad_() is x and x.requires_grad
+    x.requires_grad = False
+    assert not x.requires_grad and not (x * 2).requires_grad
+    y = leaf([1.0]) * 2
+    assert y.requires_grad_() is y
+    with pytest.raises(RuntimeError, match='detach'):
+        y.requires_grad_(False)
+
+
+@pytest.mark.parametrize('dtype', ['bool', 'uint8', 'int32', 'int64'])
+def test_integers_have_no_gradient(dtype):
+    with pytest.raises(RuntimeError, match=f'floating-point.*{dtype}'):
+        lamina.zeros(2, dtype=getattr(lamina.storage, dtype.replace(
+            'bool', 'bool_'))).requires_grad_()
+    assert not leaf([1.0]).long().requires_grad
+    assert not (leaf([1.0]) > 0).requires_grad
+    assert not leaf([1.0]).argmax().requires_grad
+
+
+def test_setting_grad():
+    x = leaf([1.0, 2.0])
+    x.grad = lamina.ones(2)
+    (x * 3).sum().backward()
+    assert x.grad.tolist() == [4.0, 4.0]
+    del x.grad
+    assert x.grad is None
+    with pytest.raises(TypeError, match='list'):
+        x.grad = [1.0, 2.0]
+    with pytest.raises(RuntimeError, match=r'\[2\].*\[3\]'):
+        x.grad = lamina.ones(3)
+    with pytest.raises(RuntimeError, match='float64'):
+        x.grad = lamina.ones(2, dtype=float64)
+    with pytest.raises(RuntimeError, match='python'):
+        x.grad = lamina.ones(2, device='python')
+    plain = lamina.ones(2)
+    plain.grad = None
+    plain.grad = lamina.ones(2)
+    assert not plain.requires_grad and plain.grad.tolist() == [1.0, 1.0]
+
+
+def test_leaves_do_not_share_a_gradient():
+    a, b = leaf([1.0, 2.0]), leaf([1.0, 2.0])
+    (a + b).sum().backward()
+    a.grad.mul_(5)
+    assert b.grad.tolist() == [1.0, 1.0]
+
+
+def test_accumulation_keeps_the_tensor():
+    x = leaf([1.0])
+    (x * 2).sum().backward()
+    first = x.grad
+    (x * 2).sum().backward()
+    assert x.grad is first and first.tolist() == [4.0]
+
+
+def test_detach_and_detach_():
+    x = leaf([1.0, 2.0])
+    y = x * 2
+    d = y.detach()
+    assert not d.requires_grad and d.storage is y.storage
+    assert d.is_leaf and d.grad_fn is None
+    assert y.detach_() is y and not y.requires_grad and y.is_leaf
+    with pytest.raises(RuntimeError, match='view'):
+        (x * 2)[0].detach_()
+
+
+def test_retain_grad():
+    x = leaf([1.0, 2.0])
+    y = x * x
+    assert not y.retains_grad
+    y.retain_grad()
+    y.retain_grad()
+    (y * 3).sum().backward()
+    assert y.retains_grad and y.grad.tolist() == [3.0, 3.0]
+    assert x.grad.tolist() == [6.0, 12.0]
+    x.retain_grad()
+    assert not x.retains_grad
+    with pytest.raises(RuntimeError, match='does not require'):
+        lamina.ones(1).retain_grad()
+
+
+def test_grad_of_no_leaf_warns():
+    with pytest.warns(UserWarning, match='retain_grad'):
+        assert (leaf([1.0]) * 2).grad is None
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        assert leaf([1.0]).grad is None
+
+
+# --- backward and grad --------------------------------------------------------
+
+def test_backward_of_several(device):
+    x = leaf([1.0, 2.0], device)
+    backward([(x * x).sum(), (x * 3).sum()])
+    assert x.grad.tolist() == [5.0, 7.0]
+    x.grad = None
+    backward([x * x, (x * 3).sum()],
+             [lamina.tensor([1.0, 10.0], device=device), None])
+    assert x.grad.tolist() == [5.0, 43.0]
+
+
+def test_backward_inputs():
+    x, y = leaf([1.0, 2.0]), leaf([3.0, 4.0])
+    z = x * x
+    (z * y).sum().backward(inputs=[x, z])
+    assert x.grad.tolist() == [6.0, 16.0] and y.grad is None
+    with pytest.raises(RuntimeError, match='no inputs'):
+        (x * y).sum().backward(inputs=[])
+
+
+def test_backward_from_a_leaf():
+    x = leaf(2.0)
+    x.backward()
+    assert x.grad.item() == 1.0
+    assert grad(x, x)[0].item() == 1.0
+
+
+def test_backward_with_create_graph():
+    x = leaf([1.0, 2.0])
+    (x ** 3).sum().backward(create_graph=True)
+    first, x.grad = x.grad, None
+    assert first.requires_grad
+    first.sum().backward()
+    assert x.grad.tolist() == [6.0, 12.0]
+
+
+def test_grad_touches_no_leaf():
+    x = leaf([1.0, 2.0])
+    y = x * x
+    by_y, by_x = grad((y * y).sum(), [y, x])
+    assert by_y.tolist() == [2.0, 8.0] and by_x.tolist() == [4.0, 32.0]
+    assert x.grad is None and not by_x.requires_grad
+
+
+def test_grad_walks_only_what_leads_to_the_inputs():
+    x, other = leaf([1.0]), leaf([1.0])
+    y = x * x
+    bad = other.exp()
+    loss = (y + bad).sum()
+    bad.detach().zero_()        # backward through exp would raise
+    assert grad(loss, y)[0].tolist() == [1.0]
+    assert grad(loss, x, retain_graph=True)[0].tolist() == [2.0]
+    with pytest.raises(RuntimeError, match='ExpBackward0'):
+        grad(loss, other)
+
+
+def test_grad_unused():
+    x, unused = leaf([1.0]), leaf([1.0, 2.0])
+    with pytest.raises(RuntimeError, match='input 1 of 2.*allow_unused'):
+        grad((x * 2).sum(), [x, unused])
+    assert grad((x * 2).sum(), [x, unused], allow_unused=True)[1] is None
+    zeros, = grad((x * 2).sum(), [unused], materialize_grads=True)
+    assert zeros.tolist() == [0.0, 0.0]
+    with pytest.raises(RuntimeError, match='input 0 does not require grad'):
+        grad((x * 2).sum(), lamina.ones(1))
+
+
+def test_no_gradient_is_passed_on_where_none_arrives():
+    x = leaf([1.0, 2.0])
+
+    class Stop(Node):
+        def apply(self, grads):
+            return [None]
+
+    y = x * 2
+    z = y.detach().clone()
+    lamina.autograd.set_history(z, Stop((edge_of(y),), (metadata_of(z),)))
+    (z * 3).sum().backward()
+    assert x.grad is None
+    tail = y[1:]
+    tail.mul_(2)                # a CopySlices and a view node in between
+    z = tail.detach().clone()
+    lamina.autograd.set_history(z, Stop((edge_of(tail),), (metadata_of(z),)))
+    z.sum().backward()
+    assert x.grad is None
+
+
+@pytest.mark.parametrize('call, error, words', [
+    (lambda: lamina.ones(1).backward(), RuntimeError, 'does not require'),
+    (lambda: leaf([1.0, 2.0]).backward(), RuntimeError, r'shape \[2\]'),
+    (lambda: leaf([1.0]).backward(2.0), TypeError, 'float'),
+    (lambda: leaf([1.0]).backward(lamina.ones(2)), RuntimeError,
+     r'\[1\].*\[2\]'),
+    (lambda: leaf([1.0]).backward(lamina.ones(1, device='python')),
+     RuntimeError, "'cpu'.*'python'"),
+    (lambda: backward([leaf([1.0])], [None, None]), RuntimeError,
+     '1 tensors.*2 gradients'),
+    (lambda: functions['add'](leaf([1.0]), 1, out=lamina.zeros(1)),
+     RuntimeError, 'out='),
+    (lambda: leaf([1.0]).numpy(), RuntimeError, 'detach'),
+    (lambda: leaf([1.0]).add_(1), RuntimeError, 'a leaf that requires'),
+    (lambda: leaf([1.0])[0].fill_(1), RuntimeError, 'a view of a leaf'),
+])
+def test_refusals(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_backward_twice():
+    x = leaf([1.0, 2.0])
+    loss = (x * x).sum()
+    loss.backward()
+    with pytest.raises(RuntimeError, match='MulBackward0 a second.*retain'):
+        loss.backward()
+    kept = (x * x).sum()
+    kept.backward(retain_graph=True)
+    kept.backward()
+    assert x.grad.tolist() == [6.0, 12.0]
+
+
+def test_a_gradient_in_another_dtype_is_converted():
+    x = leaf([1.0, 2.0])
+    (x * 2).backward(lamina.tensor([1.0, 2.0], dtype=float64))
+    assert x.grad.tolist() == [2.0, 4.0] and x.grad.dtype is float32
+
+
+# --- versions, writes, views --------------------------------------------------
+
+def test_a_saved_input_is_overwritten(device):
+    x = leaf([1.0, 2.0], device)
+    y = x * 1
+    z = y * y
+    y.add_(1)
+    with pytest.raises(RuntimeError, match=r'MulBackward0.*version \d.*is at '
+                                           r'version \d'):
+        z.sum().backward()
+
+
+def test_a_write_through_a_view_changes_the_version():
+    z = (leaf([1.0, 2.0]) * 1).exp()
+    z[:1].zero_()
+    assert z._version == 1
+    with pytest.raises(RuntimeError, match='ExpBackward0 needs its result'):
+        z.sum().backward()
+
+
+def test_a_write_to_its_own_argument(device):
+    y = leaf([1.0, 2.0], device) * 1
+    y.mul_(y)
+    with pytest.raises(RuntimeError, match='MulBackward0 needs its other'):
+        y.sum().backward()
+
+
+def test_a_write_that_nobody_minds(device):
+    x = leaf([1.0, 2.0], device)
+    y = x + 1
+    y.add_(1)
+    y.sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0]
+
+
+def test_a_write_under_no_grad_is_caught_too():
+    x = leaf([1.0, 2.0])
+    loss = (x * x).sum()
+    with no_grad():
+        x.mul_(2)
+    assert x.is_leaf and x.requires_grad
+    with pytest.raises(RuntimeError, match='version'):
+        loss.backward()
+
+
+def test_filling_stops_the_gradient(device):
+    x = leaf([1.0, 2.0], device)
+    y = x * x
+    y[0].fill_(7.0)
+    y.sum().backward()
+    assert x.grad.tolist() == [0.0, 4.0]
+    x.grad = None
+    z = x * x
+    z.zero_()
+    z.sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0]
+
+
+def test_a_plain_tensor_gets_a_history(device):
+    buffer, w = lamina.ones(2, 2, device=device), leaf([1.0, 2.0], device)
+    buffer[0] = w * 2
+    buffer[1] = w * w
+    assert buffer.requires_grad and not buffer.is_leaf
+    (buffer * buffer).sum().backward()
+    assert w.grad.tolist() == [8 + 4.0, 16 + 32.0]
+
+
+def test_views_follow_their_base(device):
+    x = leaf([1.0, 2.0, 3.0], device)
+    y = x * 1
+    head, tail = y[:2], y[1:]
+    before = tail.grad_fn
+    head *= 10
+    assert tail.grad_fn is not before
+    assert tail.grad_fn.name() == 'AsStridedBackward0'
+    (tail * lamina.tensor([1.0, 5.0], device=device)).sum().backward()
+    assert x.grad.tolist() == [0.0, 10.0, 5.0]
+
+
+def test_a_view_of_a_transposed_result(device):
+    x = leaf([[1.0, 2.0, 5.0], [3.0, 4.0, 6.0]], device)
+    y = (x * 2).t()
+    y[0] *= 3
+    y.sum().backward()
+    assert x.grad.tolist() == [[6.0, 2.0, 2.0], [6.0, 2.0, 2.0]]
+
+
+def test_second_derivative_through_a_write(device):
+    x, u = leaf([1.0, 2.0], device), leaf([3.0, 4.0], device)
+    y = x * 1
+    y.mul_(u * 1)
+    first, = grad(y.sum(), u, create_graph=True)
+    assert first.tolist() == [1.0, 2.0]
+    assert grad(first.sum(), x)[0].tolist() == [1.0, 1.0]
+
+
+def test_views_made_without_recording():
+    y = leaf([1.0, 2.0]) * 1
+    with no_grad():
+        view = y[:1]
+        part = view.unsqueeze(0)
+        view.add_(1)
+    for v in (view, part, view[0]):
+        assert not v.requires_grad
+        with pytest.raises(RuntimeError, match='made inside no_grad'):
+            v.mul_(2)
+    assert (view * 2).tolist() == [4.0]
+    view.detach().mul_(2)
+
+
+def test_detached_results_are_no_views():
+    x = leaf([1.0, 2.0])
+    y = x * 1
+    y.detach()[0] = lamina.tensor(5.0)
+    assert y.grad_fn.name() == 'MulBackward0'
+
+
+# --- the table -----------------------------------------------------------------
+
+def test_derivative_names_what_it_does_not_know():
+    with pytest.raises(ValueError, match="'reslt'.*did you mean 'result'|"
+                                         "'reslt', which is no argument"):
+        derivative('exp', self=lambda grad, reslt: grad)
+    with pytest.raises(ValueError, match="no argument 'othr'"):
+        derivative('mul.Tensor', othr=lambda grad: grad)
+    assert 'self' in derivatives['exp']
+
+
+def test_a_new_operator():
+    define('autograd_test_cube(Tensor self) -> Tensor', 'self ** 3.')
+    impl('autograd_test_cube', 'cpu')(
+        lambda self: lamina.from_numpy(self.detach().numpy() ** 3))
+    try:
+        x = leaf([1.0, 2.0])
+        with pytest.raises(NotImplementedError, match='autograd_test_cube'):
+            x.autograd_test_cube()
+        with no_grad():
+            assert x.autograd_test_cube().tolist() == [1.0, 8.0]
+        derivative('autograd_test_cube',
+                   self=lambda grad, self: 3 * grad * self * self)
+        y = x.autograd_test_cube()
+        assert y.grad_fn.name() == 'AutogradTestCubeBackward0'
+        y.sum().backward()
+        assert x.grad.tolist() == [3.0, 12.0]
+    finally:
+        for name in ('autograd_test_cube', 'autograd_test_cube.out'):
+            operators.pop(name, None)
+        functions.pop('autograd_test_cube', None)
+        derivatives.pop('autograd_test_cube', None)
+        del lamina.Tensor.autograd_test_cube
+
+
+def test_only_what_a_formula_wants_is_saved():
+    x, y = leaf([1.0, 2.0]), lamina.ones(2)
+    node = (x * y).grad_fn
+    assert node.recipe.names == ['other'] and len(node.saved) == 1
+    assert node.saved[0].storage is y.storage
+    assert (x + y).grad_fn.saved == []
+    assert (x * 2.0).grad_fn.saved == [2.0]
+    assert (x * x).grad_fn.next_functions == ((edge_of(x)[0], 0),) * 2
+
+
+def test_plain_calls_are_not_recorded():
+    x = lamina.ones(2)
+    with log_operators() as log:
+        y = x * 2
+    assert log == ['mul.Tensor'] and y.autograd is None
+    assert (leaf([1.0]) * 2).grad_fn is not None
+
+
+def test_saved_tensor():
+    x = leaf([1.0, 2.0])
+    y = x * 1
+    saved = SavedTensor(y)
+    again = saved.unpack(y.grad_fn, 'self')
+    assert again is not y and again.storage is y.storage
+    assert again.grad_fn is y.grad_fn
+    assert SavedTensor(x).unpack(y.grad_fn, 'self') is x
+
+
+@pytest.mark.parametrize('shape, target', [
+    ((2, 3), (3,)), ((2, 3), (2, 1)), ((2, 3), (1, 1)), ((2, 3), ()),
+    ((2, 3), (2, 3)), ((4, 1, 3), (1, 3)), ((0, 3), (1,)), ((), ())])
+def test_sum_to(shape, target, device):
+    found = sum_to(lamina.ones(shape, device=device), target)
+    assert found.shape == target
+    count = int(np.prod(shape, dtype=int)) / max(
+        1, int(np.prod(target, dtype=int)))
+    assert set(np.ravel(found.tolist())) == {float(count)}
+
+
+@pytest.mark.parametrize('shape, target', [
+    ((3,), (2, 3)), ((2, 3), (2,)), ((2,), (3,)), ((1,), (2,))])
+def test_sum_to_refuses(shape, target):
+    with pytest.raises(RuntimeError):
+        sum_to(lamina.ones(shape), target)
+
+
+def test_fit():
+    found = fit(lamina.ones(2, 3, dtype=float64), ((3,), float32, None))
+    assert found.tolist() == [2.0, 2.0, 2.0] and found.dtype is float32
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(views())
+def test_embed(layout):
+    layout = smooth(layout, 3)
+    shape, strides, offset = layout.geometry
+    size = len(layout.values)
+    expected = np.zeros(size)
+    np.add.at(expected, list(offsets(layout.geometry)),
+              np.ravel(layout.array()))
+    for on in DEVICES + ('meta',):
+        found = functions['embed'](layout.on(on), (size,), strides, offset)
+        assert found.shape == (size,) and str(found.device) == on
+        if on != 'meta':
+            np.testing.assert_allclose(found.tolist(), expected)
+    x = lamina.from_numpy(expected)
+    seen = read_from(x, layout.geometry)
+    assert seen.tolist() == layout.array().tolist()
+    assert put_back(seen, (size,), layout.geometry).tolist() == \
+        expected.tolist()
+
+
+def test_embed_adds_where_elements_meet(device):
+    x = lamina.tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
+    assert x.embed((3,), (1, 1), 0).tolist() == [1.0, 5.0, 4.0]
+    assert x.embed((2,), (0, 1), 0).tolist() == [4.0, 6.0]
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(layouts(dtype=float32))
+def test_collides_is_never_wrong_about_distinct_elements(layout):
+    places = list(offsets(layout.geometry))
+    if len(set(places)) < len(places):
+        assert collides(layout.geometry)
+    if layout.geometry == row_major(layout.geometry.shape):
+        assert not collides(layout.geometry)
+    if places:
+        assert extent(layout.geometry) == max(places) + 1
+
+
+def test_move_refuses_what_overlaps():
+    twice = Geometry((2, 2), (0, 1), 0)
+    with pytest.raises(RuntimeError, match='overlap.*clone'):
+        move(lamina.ones(2), Geometry((2,), (1,), 0), twice)
+
+
+def test_inverse_order():
+    assert inverse_order((2, 0, 1)) == [1, 2, 0]
+
+
+# --- ownership ------------------------------------------------------------------
+
+@pytest.fixture
+def without_collector():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def network():
+    w, v = leaf([[0.5] * 3] * 3), leaf([0.1] * 3)
+
+    def step(x):
+        h = (x @ w + v).tanh()
+        h = h * h.softmax(1)
+        h[0] = h[0] * 2
+        row = h[1:]
+        row += v
+        return ((h.exp() - 1) ** 2).mean() + h.amax(1).sum()
+
+    return w, v, step
+
+
+def test_a_graph_dies_with_its_result(without_collector):
+    w, v, step = network()
+    loss = step(lamina.ones(2, 3))
+    watched, stack = {}, [loss.grad_fn]
+    while stack:
+        node = stack.pop()
+        if id(node) not in watched:
+            watched[id(node)] = weakref.ref(node)
+            stack += [n for n, _ in node.next_functions if n is not None]
+    node = None
+    assert len(watched) > 15
+    loss.backward()
+    del loss
+    assert [ref() for ref in watched.values() if ref() is not None] == []
+    assert w.grad is not None and v.grad is not None
+
+
+def test_saved_memory_is_freed_by_backward(without_collector):
+    x = leaf([1.0, 2.0])
+    y = x.exp()
+    storage = weakref.ref(y.storage)
+    loss = (y * y).sum()
+    del y
+    assert storage() is not None
+    loss.backward()
+    assert storage() is None and loss.item() > 0
+
+
+def test_no_garbage():
+    w, v, step = network()
+    gc.collect()
+    for _ in range(3):
+        step(lamina.ones(2, 3)).backward()
+        first, = grad(step(lamina.ones(2, 3)), w, create_graph=True)
+        first.sum().backward()
+        w.grad = v.grad = None
+    del first
+    assert gc.collect() == 0
+
+
+def test_ten_thousand_steps_do_not_grow(without_collector):
+    w = leaf([0.5, -1.0])
+    x = lamina.tensor([1.0, 2.0])
+
+    def steps(count):
+        for _ in range(count):
+            ((w * x).exp() + w).sum().backward()
+            w.grad = None
+
+    steps(100)
+    before = len(gc.get_objects())
+    steps(10_000)
+    assert len(gc.get_objects()) - before < 50
+
+
+def test_a_leaf_does_not_hold_its_node(without_collector):
+    x = leaf([1.0])
+    y = x * 2
+    node = weakref.ref(edge_of(x)[0])
+    assert isinstance(node(), AccumulateGrad) and node().variable is x
+    del y
+    assert node() is None
+    ref = weakref.ref(x)
+    del x
+    assert ref() is None
+
+
+def test_a_long_chain():
+    x = y = leaf([1.0, 2.0])
+    for _ in range(100_000):
+        y = y + x
+    y.sum().backward()
+    assert x.grad.tolist() == [100_001.0, 100_001.0]
+    del y
+
+
+def test_accumulate_records_only_when_asked():
+    meta = AutogradMeta()
+    with no_grad():
+        accumulate(meta, lamina.ones(1))
+        first = meta.grad
+        accumulate(meta, lamina.ones(1))
+        assert meta.grad is first and first.tolist() == [2.0]
+    accumulate(meta, leaf([1.0]) * 1)
+    assert meta.grad is not first and meta.grad.requires_grad
+
+
+def test_node_without_derivative():
+    node = Node((), ())
+    assert repr(node) == '<Node>'
+    with pytest.raises(NotImplementedError, match='Node'):
+        node.apply([None])
