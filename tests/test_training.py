@@ -313,7 +313,8 @@ def test_training_repeats_to_the_bit():
 def test_memory_does_not_grow_without_the_collector():
     """Ten thousand steps with the garbage collector off."""
     nn.manual_seed(0)
-    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
+    model = nn.Sequential(nn.Linear(2, 3, bias=False), nn.ReLU(),
+                          nn.Linear(3, 2, bias=False))
     optimizer = optim.SGD(model.parameters(), lr=.1)
     x, y = nn.rand(4, 2), lamina.tensor([0, 1, 1, 0])
 
