@@ -35,10 +35,10 @@ __all__ = [
     "edge_of",
     "wrap_autograd",
     "AUTOGRAD",
-    "requires_grad_",
     "wants_grad",
     "is_leaf",
     "get_grad_fn",
+    "requires_grad_",
     "get_grad",
     "set_grad",
     "derivatives",
@@ -276,6 +276,22 @@ def wrap_autograd(operator, kernel):
 AUTOGRAD = add_layer(wrap_autograd)
 
 
+def wants_grad(x):
+    return isinstance(x, Tensor) and bool(x.keys & AUTOGRAD)
+
+
+def is_leaf(x):
+    """Whether x was made by no recorded operator."""
+    return get_grad_fn(x) is None
+
+
+def get_grad_fn(x):
+    """The node that made x; None for a leaf."""
+    if x.autograd is None or x.autograd.grad_fn is None:
+        return None
+    return edge_of(x)[0]
+
+
 @method
 def requires_grad_(self, requires_grad=True):
     """Want the gradient of this leaf, or no longer. Gives the tensor."""
@@ -295,22 +311,6 @@ def requires_grad_(self, requires_grad=True):
             self.autograd = AutogradMeta()
         self.keys |= AUTOGRAD
     return self
-
-
-def wants_grad(x):
-    return isinstance(x, Tensor) and bool(x.keys & AUTOGRAD)
-
-
-def is_leaf(x):
-    """Whether x was made by no recorded operator."""
-    return get_grad_fn(x) is None
-
-
-def get_grad_fn(x):
-    """The node that made x; None for a leaf."""
-    if x.autograd is None or x.autograd.grad_fn is None:
-        return None
-    return edge_of(x)[0]
 
 
 Tensor.requires_grad = property(wants_grad, requires_grad_)
