@@ -54,11 +54,11 @@ def test_other_names():
 
 
 def test_as_dtype():
-    assert lamina.as_dtype(None) is None
-    assert lamina.as_dtype(lamina.int32) is lamina.int32
+    assert module.as_dtype(None) is None
+    assert module.as_dtype(lamina.int32) is lamina.int32
     for wrong in ('float32', float, 3, np.float32):
         with pytest.raises(TypeError, match='lamina.float32') as error:
-            lamina.as_dtype(wrong)
+            module.as_dtype(wrong)
         assert repr(wrong) in str(error.value)
 
 
@@ -106,12 +106,12 @@ def test_wrap(name, value, kept):
 # --- devices ----------------------------------------------------------
 
 def test_one_object_for_each_device():
-    assert device('cpu') is lamina.cpu is device(lamina.cpu)
-    assert lamina.as_device('meta') is lamina.meta
-    assert str(lamina.python) == 'python'
-    assert repr(lamina.cpu) == "device(type='cpu')"
-    assert pickle.loads(pickle.dumps(lamina.meta)) is lamina.meta
-    assert device.register('cpu') is lamina.cpu     # no second one
+    assert device('cpu') is module.cpu is device(module.cpu)
+    assert module.as_device('meta') is module.meta
+    assert str(module.python) == 'python'
+    assert repr(module.cpu) == "device(type='cpu')"
+    assert pickle.loads(pickle.dumps(module.meta)) is module.meta
+    assert device.register('cpu') is module.cpu     # no second one
 
 
 def test_bits_are_apart():
@@ -128,13 +128,13 @@ def test_an_unknown_device_names_those_there_are(wrong):
 
 
 def test_default_device():
-    assert lamina.get_default_device() is lamina.cpu
+    assert lamina.get_default_device() is module.cpu
     lamina.set_default_device('python')
     try:
-        assert lamina.get_default_device() is lamina.python
+        assert lamina.get_default_device() is module.python
         with pytest.raises(RuntimeError, match='gpu'):
             lamina.set_default_device('gpu')
-        assert lamina.get_default_device() is lamina.python
+        assert lamina.get_default_device() is module.python
     finally:
         lamina.set_default_device('cpu')
 
@@ -167,7 +167,7 @@ def test_new_bytes_are_zero(where):
 
 
 def test_the_default_is_the_cpu():
-    assert Storage(1).device is lamina.cpu
+    assert Storage(1).device is module.cpu
 
 
 @pytest.mark.parametrize('dtype', DTYPES, **ids)

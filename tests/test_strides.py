@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided as np_as_strided
 
 import lamina
+from lamina.storage import dtypes
 from lamina.strides import (Geometry, dense, element, infer_size,
                             is_row_major, nearest, numel, offsets, overlaps,
                             row_major, view_strides, wrap_dim)
@@ -255,7 +256,7 @@ def test_data_that_is_no_tensor(data, error, says):
     ('float32', 16777217, 16777216.0), ('float32', math.inf, math.inf),
     ('float64', 1e39, 1e39), ('float32', 2 ** 70, 2.0 ** 70)])
 def test_numbers_that_fit(dtype, value, kept):
-    dtype = lamina.dtypes[dtype]
+    dtype = dtypes[dtype]
     assert element(dtype, value) == kept
     assert lamina.full((1,), value, dtype=dtype).item() == kept
     assert lamina.tensor([value], dtype=dtype).item() == kept
@@ -268,7 +269,7 @@ def test_numbers_that_fit(dtype, value, kept):
     ('int32', 2 ** 31), ('int64', 2 ** 63), ('int64', -2 ** 63 - 1),
     ('int64', math.nan), ('int32', math.inf), ('float32', 1e39)])
 def test_numbers_that_do_not_fit(dtype, value):
-    dtype = lamina.dtypes[dtype]
+    dtype = dtypes[dtype]
     with pytest.raises(RuntimeError, match='does not fit') as error:
         element(dtype, value)
     assert str(value) in str(error.value) and dtype.name in str(error.value)
