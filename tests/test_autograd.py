@@ -924,8 +924,7 @@ def test_detached_results_are_no_views():
 # --- the table -----------------------------------------------------------------
 
 def test_derivative_names_what_it_does_not_know():
-    with pytest.raises(ValueError, match="'reslt'.*did you mean 'result'|"
-                                         "'reslt', which is no argument"):
+    with pytest.raises(ValueError, match="'reslt'.*'result'"):
         derivative('exp', self=lambda grad, reslt: grad)
     with pytest.raises(ValueError, match="no argument 'othr'"):
         derivative('mul.Tensor', othr=lambda grad: grad)

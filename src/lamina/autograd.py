@@ -376,7 +376,7 @@ def derivative(name, **formulas):
                 raise ValueError(
                     f"derivative of {schema}: the formula for {target!r} "
                     f"takes {wanted!r}, which is no argument"
-                    + nearest(wanted, known))
+                    + nearest(wanted, [*known, "result"]))
     derivatives[name] = formulas
     for form in (operators[name], *operators[name].forms):
         form.table.clear()          # what is in it knows no derivative
