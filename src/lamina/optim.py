@@ -12,11 +12,7 @@ from lamina.strides import Tensor
 
 __all__ = [
     "Optimizer",
-    "as_groups",
-    "check_param",
-    "INFINITE",
     "SGD",
-    "check_options",
     "Adam",
     "AdamW",
     "LRScheduler",

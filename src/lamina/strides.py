@@ -956,11 +956,11 @@ def _only(self):
     return self.item()
 
 
-@geometric
-def detach(x):
-    """The same elements in a tensor of its own; chapter 8 gives it its
-    meaning: no gradient flows through it."""
-    return x
+@method
+def detach(self):
+    """The same elements, in a tensor that is nobody's view; chapter 8 gives
+    it its meaning: no gradient flows through it."""
+    return Tensor(self.storage, self.geometry, self.dtype)
 
 
 Tensor.__len__ = _length

@@ -16,17 +16,14 @@ from lamina.strides import Tensor, arange, empty, row_major, tensor, wrap_dim
 __all__ = [
     "Dataset",
     "TensorDataset",
-    "stack",
-    "default_collate",
     "Subset",
     "random_split",
+    "default_collate",
     "DataLoader",
     "accuracy",
     "progress",
-    "CODES",
     "save_file",
     "load_file",
-    "read_entry",
 ]
 
 
