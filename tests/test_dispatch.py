@@ -792,3 +792,13 @@ def test_the_python_device_needs_no_numpy():
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_layer_of_a_cell_that_is_run_again_keeps_its_place(layer):
+    space = {'__name__': 'a cell'}
+    source = 'def wrap(operator, kernel):\n    return kernel\n'
+    exec(source, space)
+    first = layer(space['wrap'])
+    exec(source, space)
+    assert layer(space['wrap']) == first
+    assert layers[first] is space['wrap']

@@ -554,7 +554,7 @@ def grad_notes(self):
     return ["requires_grad=True"] if self.requires_grad else []
 
 
-repr_notes.append(grad_notes)
+repr_notes["autograd"] = grad_notes
 
 
 def sum_to(grad, shape):

@@ -139,9 +139,17 @@ def add_layer(wrap):
     """Put a layer above the devices, and above the layers so far.
 
     `wrap(operator, kernel)` gives the function to call in place of
-    `kernel` for tensors that have the layer's bit, which is returned.
+    `kernel` for tensors that have the layer's bit, which is returned. A
+    cell that is run again puts its layer where it was.
     """
     bit = FIRST_LAYER << len(layers)
+    for known, other in layers.items():
+        if "<" not in wrap.__qualname__ and (
+                (other.__module__, other.__qualname__)
+                == (wrap.__module__, wrap.__qualname__)):
+            bit = known
+            for operator in operators.values():
+                operator.table.clear()
     layers[bit] = wrap
     return bit
 

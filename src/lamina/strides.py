@@ -1027,7 +1027,7 @@ def _body(x):
     return _brackets(shape, shown, iter(texts), len("tensor("))
 
 
-repr_notes = []         # later layers add functions that give more notes
+repr_notes = {}         # later layers add functions that give more notes
 
 
 def _representation(self):
@@ -1046,7 +1046,9 @@ def _representation(self):
         notes.append(f"dtype={self.dtype}")
     text = "tensor(" + body
     used = len(text) - text.rfind("\n") + 1
-    for note in notes + [n for extra in repr_notes for n in extra(self)]:
+    for extra in repr_notes.values():
+        notes += extra(self)
+    for note in notes:
         fits = used + len(note) + 2 <= _COLUMNS
         text += ", " + note if fits else ",\n" + " " * 7 + note
         used = used + len(note) + 2 if fits else 7 + len(note)
