@@ -1171,3 +1171,33 @@ def test_node_without_derivative():
     assert repr(node) == '<Node>'
     with pytest.raises(NotImplementedError, match='Node'):
         node.apply([None])
+
+
+@pytest.mark.parametrize('device', ['cpu', 'python'])
+def test_views_that_were_there_before_their_base_had_a_history(device):
+    base = lamina.zeros(3, device=device)
+    early, untouched = base[:2], base[2:]
+    whole = base.view(3, 1)
+    w = lamina.tensor(5.0, device=device, requires_grad=True)
+    assert not early.requires_grad and early.is_leaf
+    base[0] = w
+    assert early.requires_grad and not early.is_leaf
+    # torch 2.13: 3 * (d early.sum() + d (whole * 2).sum()) / dw = 9
+    (3 * (early.sum() + (whole * 2).sum() + untouched.sum())).backward()
+    assert w.grad.item() == 9
+    early.mul_(w)                       # a write through a late view
+    w.grad = None
+    base.sum().backward()               # w * w + ...
+    assert w.grad.item() == 10
+
+
+def test_late_views_cost_nothing_once_their_base_is_gone():
+    from lamina import dispatch
+    before = dispatch.included
+    base = lamina.zeros(3)
+    w = lamina.tensor(5.0, requires_grad=True)
+    base[0] = w
+    assert dispatch.included != before
+    base.sum().backward()
+    del base
+    assert dispatch.included == before

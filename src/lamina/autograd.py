@@ -5,14 +5,17 @@ not this file.
 """
 
 import functools
+import operator as builtin
 import threading
 import warnings
 import weakref
 
+import lamina.dispatch as dispatch
 import lamina.strides as strides
 from lamina.broadcasting import broadcast_shapes
 from lamina.dispatch import (
-    add_layer, array, define, from_array, functions, impl, np, operators,
+    add_layer, array, define, from_array, functions, impl, include, lookup, np,
+    operators,
 )
 from lamina.reductions import reduced_dims, reduced_shape
 from lamina.strides import (
@@ -548,7 +551,7 @@ def refuse_unknown(schema, kernel):
 
 def grad_notes(self):
     """What a tensor's repr says of its gradient."""
-    node = get_grad_fn(self)
+    node = self.grad_fn
     if node is not None:
         return [f"grad_fn={node!r}"]
     return ["requires_grad=True"] if self.requires_grad else []
@@ -670,7 +673,7 @@ def note(node, grads, targets):
 
 def first_grad(x, gradient):
     """The gradient to start from: 1 for a single number, else given."""
-    if not wants_grad(x):
+    if not x.requires_grad:
         raise RuntimeError(
             "backward() from something that no recorded operator made: it "
             "does not require grad and has no grad_fn. Was it computed in "
@@ -1066,6 +1069,8 @@ def record_write(schema, kernel, formulas):
             inputs = (self.clone(), *args)
         saved = recipe.save(inputs)
         kernel(self, *args)
+        if not wants_grad(base):
+            expect_late_views(base)
         if recipe.needs_result:
             saved.append(SavedTensor(self, is_result=True))
         node = OperatorNode(recipe, edges, (metadata_of(self),), saved)
@@ -1097,6 +1102,59 @@ def nothing(grad):
 
 derivative("copy_", self=nothing, src=lambda grad: grad)
 derivative("fill_", self=nothing)
+
+
+late_bases = {}
+
+
+def expect_late_views(base):
+    """Stand on the way of every call, as long as this base lives."""
+    key = id(base)
+    late_bases[key] = weakref.ref(base, lambda _: forget_base(key))
+    include(LATE, True)
+
+
+def forget_base(key):
+    late_bases.pop(key, None)
+    include(LATE, bool(late_bases))
+
+
+def catch_up(x):
+    """Give a view without history that of its base; whether there was
+    one to give."""
+    base = x._base
+    if (base is None or x.keys & AUTOGRAD or id(base) not in late_bases
+            or x.dtype is not base.dtype):
+        return False
+    set_history(x, ViewNode(base, x))
+    return True
+
+
+def wrap_late(operator, kernel):
+    """The layer that looks for views which are behind their base."""
+    def late(*args):
+        tensors = [x for x in args if isinstance(x, Tensor)]
+        if not any([catch_up(x) for x in tensors]):
+            return kernel(*args)
+        keys = functools.reduce(builtin.or_, (x.keys for x in tensors),
+                                dispatch.included & ~LATE)
+        return lookup(operator, keys)(*args)
+    return late
+
+
+LATE = add_layer(wrap_late)
+
+
+def grad_fn_now(x):
+    """The node that made x, or that its base has brought it."""
+    catch_up(x)
+    return get_grad_fn(x)
+
+
+Tensor.grad_fn = property(grad_fn_now)
+Tensor.is_leaf = property(lambda x: grad_fn_now(x) is None)
+Tensor.requires_grad = property(
+    lambda x: catch_up(x) or wants_grad(x), requires_grad_)
 
 
 @method

@@ -803,6 +803,12 @@ for name, target in {"float": float32, "double": float64, "int": int32,
     setattr(Tensor, name, lambda self, target=target: self.to(target))
 
 
+def include(bit, on):
+    """Put a layer on the way of every call, or take it off again."""
+    global included
+    included = included | bit if on else included & ~bit
+
+
 class log_operators:
     """A context: the names of the operators called in it, in order.
 
@@ -812,18 +818,15 @@ class log_operators:
     active = []
 
     def __enter__(self):
-        global included
         self.names = []
         self.active.append(self.names)
-        included |= LOG
+        include(LOG, True)
         return self.names
 
     def __exit__(self, *exc):
-        global included
         # by identity: two logs may hold equal lists
         self.active[:] = [n for n in self.active if n is not self.names]
-        if not self.active:
-            included &= ~LOG
+        include(LOG, bool(self.active))
 
 
 def wrap_log(operator, kernel):
