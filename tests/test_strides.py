@@ -4,6 +4,8 @@ All of it holds in every later checkpoint, too, where these functions have
 become operators.
 """
 
+import copy
+import pickle
 import gc
 import itertools
 import math
@@ -905,3 +907,24 @@ def test_printing_the_edges_of_a_large_tensor():
     assert text.startswith('tensor([[[    0,     1,     2,  ...,    47,')
     assert text.count('\n        ...,\n') == 1 and '19999]]])' in text
     assert text.count('...') == 6 * 4 + 1
+
+
+@pytest.mark.parametrize('device', DEVICES)
+def test_copies_and_pickles_have_memory_of_their_own(device):
+    x = lamina.tensor([1.0, 2.0], device=device)
+    for y in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        y.fill_(5)
+        assert (x.tolist(), y.tolist()) == ([1.0, 2.0], [5.0, 5.0])
+        assert y.device is x.device and y.dtype is x.dtype
+    y = copy.copy(x)
+    assert y is not x and y.storage is x.storage
+    pair = copy.deepcopy([x, x[1:]])
+    pair[1].fill_(7)
+    assert pair[0].tolist() == [1.0, 7.0] and x.tolist() == [1.0, 2.0]
+
+
+def test_a_bool_is_no_size_and_no_dimension():
+    for call in (lambda: lamina.zeros(True, 2),
+                 lambda: lamina.zeros(2).view(True, 2)):
+        with pytest.raises(TypeError):
+            call()

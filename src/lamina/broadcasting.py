@@ -11,12 +11,12 @@ import operator
 
 import lamina.strides as strides
 from lamina.dispatch import (
-    array, build_call, define, from_array, functions, impl, np, numpy_dtypes,
-    own, prepare_out,
+    array, build_call, define, from_array, from_outside, functions, impl, np,
+    numpy_dtypes, own, prepare_out,
 )
 from lamina.storage import bool_, dtypes, get_default_dtype, wrap
 from lamina.strides import (
-    Tensor, empty, flat, number_dtype, numel, row_major, write_values,
+    Tensor, element, empty, flat, number_dtype, numel, row_major, write_values,
 )
 
 __all__ = ["broadcast_shapes", "promote_types", "result_type", "elementwise"]
@@ -104,6 +104,16 @@ RULES = {       # where the inputs meet -> (compute in, result)
 }
 
 
+def check_exponent(exponent, dtype):
+    """An integer's exponent, if it is a number, must be one of its dtype."""
+    if not isinstance(exponent, Tensor):
+        if exponent < 0:
+            raise RuntimeError(
+                f"pow(): integers to the power of {exponent} are fractions; "
+                f"make the tensor a float: x.to(lamina.float32)")
+        element(dtype, exponent)
+
+
 def planner(name, count, rule, refuse=()):
     """The function that plans a call: (inputs, alpha, shape, compute
     dtype, result dtype) of a kernel's arguments."""
@@ -117,6 +127,8 @@ def planner(name, count, rule, refuse=()):
             raise RuntimeError(
                 f"{name}(): alpha is {alpha}, and the tensors are integers: "
                 f"give an integer alpha, or float tensors")
+        if name == "pow" and meet.category == 1:
+            check_exponent(inputs[1], meet)
         shape = common_shape(*[x.geometry.shape for x in inputs
                                if isinstance(x, Tensor)])
         compute, dtype = RULES[rule](meet)
@@ -333,9 +345,8 @@ def ieee_pow(a, b):
     """a ** b: floats as the hardware's pow, integers exactly, of which the
     last 64 bits are kept."""
     if isinstance(a, int):
-        if b < 0:
-            raise RuntimeError(f"an integer to a negative power, {a} ** {b}, "
-                               f"is no integer; make one of them a float")
+        if b < 0:                       # the whole part of 1 / a ** -b
+            return {1: 1, -1: -1 if b % 2 else 1}.get(a, 0)
         return pow(a, b, 1 << 64)
     try:
         return math.pow(a, b)
@@ -348,10 +359,11 @@ def ieee_pow(a, b):
 
 
 def numpy_pow(a, b, out=None):
-    if a.dtype.kind in "bui" and np.any(np.less(b, 0)):
-        raise RuntimeError("an integer to a negative power is no integer; "
-                           "make one of the tensors a float")
-    return np.power(a, b, out=out)
+    if a.dtype.kind != "i" or not np.any(np.less(b, 0)):
+        return np.power(a, b, out=out)
+    unit = np.where(np.abs(a) == 1, a ** (b % 2), 0)
+    found = np.where(b < 0, unit, np.power(a, np.maximum(b, 0)))
+    return np.add(found.astype(a.dtype), 0, out=out)
 
 
 elementwise("div.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -402,14 +414,22 @@ for name, sign, long in [("eq", "==", "equal"), ("ne", "!=", "not_equal"),
                 rule="bool")
 
 
+def reflected(sign):
+    """The operator whose left operand is a number, or NumPy's."""
+    def call(self, other):
+        ours = (other if isinstance(other, (int, float))
+                else from_outside(other))
+        return NotImplemented if ours is None else sign(ours, self)
+    return call
+
+
 for name, function in {"add": "add", "sub": "sub", "mul": "mul",
                        "truediv": "div", "pow": "pow"}.items():
     op = functions[function].operator
     second = op.schema.arguments[1].name
     sign = build_call(op, f"__{name}__", guard=second)
     setattr(Tensor, f"__{name}__", sign)
-    setattr(Tensor, f"__r{name}__",
-            lambda self, other, sign=sign: sign(other, self))
+    setattr(Tensor, f"__r{name}__", reflected(sign))
     setattr(Tensor, f"__i{name}__", build_call(
         op.forms[-1], f"__i{name}__", guard=second))
 for name in ("eq", "ne", "lt", "le", "gt", "ge"):

@@ -17,7 +17,7 @@ from lamina.storage import (
 )
 from lamina.strides import (
     Geometry, Tensor, as_dtype, element, empty, empty_like, flat, method,
-    nearest, numel, refuse_overlap, row_major, write_values,
+    nearest, numel, refuse_overlap, row_major, tensor, write_values,
 )
 
 __all__ = [
@@ -207,17 +207,31 @@ def as_ints(value):
         value = (value,)
     elif len(value) == 1 and isinstance(value[0], (tuple, list)):
         value = value[0]                # x.permute((1, 0))
+    if any(isinstance(item, bool) for item in value):
+        raise TypeError
     return tuple(map(builtin.index, value))
 
 
 def as_number(value):
     if isinstance(value, (int, float)):
         return value
+    if getattr(value, "requires_grad", False):
+        raise TypeError                 # its gradient would be lost
     if hasattr(value, "item"):          # one element of a tensor or array
         return value.item()
     if hasattr(value, "__float__"):
         return float(value)
     raise TypeError
+
+
+def as_items(value):
+    """An index whose tensors of one integer are read now, not when a
+    derivative looks at them again."""
+    if not isinstance(value, tuple):
+        value = (value,)
+    return tuple([builtin.index(item) if isinstance(item, Tensor)
+                  and not item.shape and item.dtype.category == 1 else item
+                  for item in value])
 
 
 def as_bool(value):
@@ -238,6 +252,7 @@ CONVERTERS = {"int": (builtin.index, "an int"),
               "float": (as_number, "a number"),
               "bool": (as_bool, "True or False"),
               "str": (as_text, "a string"),
+              "Index": (as_items, "an index"),
               "ScalarType": (as_dtype, "a dtype")}
 
 
@@ -303,7 +318,7 @@ def parameter_list(arguments, out):
 
 QUICK = {"int": "type({0}) is int",
          "bool": "{0} is True or {0} is False",
-         "float": "type({0}) is float",
+         "float": "type({0}) is float", "Index": "type({0}) is int",
          "Scalar": "type({0}) is int or type({0}) is float",
          "int?": "{0} is None", "int[]?": "{0} is None",
          "Scalar?": "{0} is None", "ScalarType?": "{0} is None"}
@@ -338,6 +353,13 @@ def keys_text(arguments):
     return " | ".join(texts) or "0"
 
 
+def from_outside(value):
+    """NumPy's numbers and arrays as ours; None for anything else."""
+    if not hasattr(value, "__array_interface__"):
+        return None
+    return tensor(value) if value.shape else value.item()
+
+
 def build_call(operator, name=None, guard=None):
     """Write the function that takes an operator's arguments, once.
 
@@ -362,8 +384,9 @@ def build_call(operator, name=None, guard=None):
         lines.append(f"if out is not None: return out_form({passed})")
     if guard:
         lines.insert(0, f"if type({guard}) is not Tensor and not isinstance("
-                        f"{guard}, (Tensor, int, float)): "
-                        f"return NotImplemented")
+                        f"{guard}, (Tensor, int, float)):"
+                        f" {guard} = from_outside({guard})")
+        lines.insert(1, f"if {guard} is None: return NotImplemented")
     source = TEMPLATE.format(
         name=name, parameters=parameter_list(arguments, out), names=names,
         lines="\n        ".join(lines) or "pass", keys=keys_text(arguments))
@@ -654,7 +677,11 @@ def prepare_out(out, shape, dtype, inputs=()):
         if out.numel() or any(out is x for x in inputs):
             raise RuntimeError(f"the result has shape {list(shape)}; it does "
                                f"not fit into a tensor of {list(out.shape)}")
-        out.storage = Storage(numel(shape) * dtype.itemsize, out.device)
+        if out._base is not None:
+            raise RuntimeError("an empty view cannot be resized: its memory "
+                               "is its base's; give a tensor of its own, "
+                               "empty(0)")
+        out.storage = Storage(numel(shape) * out.dtype.itemsize, out.device)
         out.geometry, out.array = row_major(shape), None
     return out
 

@@ -109,7 +109,7 @@ class device:
     def __new__(cls, type):
         if isinstance(type, cls):
             return type
-        if type not in cls.known:
+        if not isinstance(type, str) or type not in cls.known:
             raise RuntimeError(f"no device {type!r}: expected one of "
                                f"{', '.join(map(repr, cls.known))}")
         return cls.known[type]

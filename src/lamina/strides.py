@@ -104,7 +104,7 @@ def ints(name, values):
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         given = values[0]
     try:
-        if not values:
+        if not values or any(isinstance(v, bool) for v in given):
             raise TypeError
         return tuple(map(operator.index, given))
     except TypeError:
@@ -163,9 +163,33 @@ class Tensor:
     def ndim(self):
         return len(self.geometry.shape)
 
+    __array_priority__ = 1000           # NumPy leaves x * y to us
+
+    def __reduce_ex__(self, protocol):
+        """Copies and pickles are made of these parts, not of the slots:
+        what NumPy and chapter 8 keep there belongs to this tensor."""
+        if not getattr(self, "is_leaf", True):
+            raise RuntimeError("only a leaf can be copied or pickled: this "
+                               "tensor was made by a recorded operator; "
+                               "use x.detach()")
+        return _rebuild, (type(self), self.storage, self.geometry,
+                          self.dtype, getattr(self, "requires_grad", False),
+                          getattr(self, "grad", None))
+
     def __getattr__(self, name):
         raise AttributeError(f"a tensor has no attribute {name!r}"
                              + nearest(name, dir(type(self))))
+
+
+def _rebuild(kind, storage, geometry, dtype, requires_grad, grad):
+    """The tensor that __reduce_ex__ took apart."""
+    x = Tensor.__new__(kind)
+    Tensor.__init__(x, storage, geometry, dtype)
+    if requires_grad:
+        x.requires_grad_()
+    if grad is not None:
+        x.grad = grad
+    return x
 
 
 def method(function):
@@ -389,6 +413,8 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False):
             raise TypeError(f"tensor(): no dtype for {name}; one of "
                             f"{', '.join(dtypes)} has to be given")
         dtype = dtype or dtypes[name]
+        if device is None and isinstance(data, Tensor):
+            device = data.device
         shape, values = tuple(data.shape), data.reshape(-1).tolist()
         keep = wrap             # it is a conversion, as with .to(dtype)
     else:
