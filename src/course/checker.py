@@ -504,11 +504,13 @@ def is_stub(exercise, outcome):
             and str(outcome.error) == f"exercise {exercise.id}")
 
 
-def unanswered(exercise):
+def unanswered(exercise, what_next=None):
+    what_next = what_next or (
+        f"run that cell,\nthen run this one again. "
+        f'hint("{exercise.id}") shows a first step.')
     return Verdict(exercise.id, "unanswered", (
         f"{exercise.id} is not answered yet: write {exercise.name} in its "
-        f"cell, run that cell,\nthen run this one again. "
-        f'hint("{exercise.id}") shows a first step.'))
+        f"cell, {what_next}"))
 
 
 def wrong(exercise, function, watch, failing, outcomes):
@@ -757,20 +759,19 @@ _hinted = {}
 
 
 def hint(ident):
-    """Print the next hint to an exercise, one step further each time."""
+    """Print the next hint to an exercise; after the last, the first."""
     exercise = exercises.find(ident)
-    step = min(_hinted.get(exercise.id, 0), len(exercise.hints) - 1)
+    step = _hinted.get(exercise.id, 0) % len(exercise.hints)
     _hinted[exercise.id] = step + 1
-    print(hint_text(exercise, step))
+    print(hint_text(exercise, step, f'solution("{exercise.id}")'))
 
 
-def hint_text(exercise, step):
+def hint_text(exercise, step, solution):
     count = len(exercise.hints)
     text = (f"Hint {step + 1} of {count} to {exercise.id}. "
             f"{exercise.hints[step]}")
     if step == count - 1:
-        text += f' There is no further hint; solution("{exercise.id}") '
-        text += "shows an answer."
+        text += f" There is no further hint; {solution} shows an answer."
     return paragraph(text)
 
 

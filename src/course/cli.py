@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import os
 import sys
 from pathlib import Path
 
@@ -195,7 +196,9 @@ def run_hint(args, fail):
     count = len(exercise.hints)
     steps = range(count) if args.all else [
         progress.next_hint(exercise.id, count)]
-    print("\n\n".join(checker.hint_text(exercise, s) for s in steps))
+    solution = f"`course solution {exercise.id}`"
+    print("\n\n".join(checker.hint_text(exercise, s, solution)
+                      for s in steps))
     return 0
 
 
@@ -228,6 +231,9 @@ def main(argv=None):
         count = len(error.problems)
         print(paint(f"{count} problem{'s' * (count > 1)}; nothing was "
                     "written", "red", sys.stderr), file=sys.stderr)
+        return 1
+    except BrokenPipeError:     # the reader of our output has read enough
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
         return 1
     except OSError as error:
         print(f"course {args.command}: {error}", file=sys.stderr)

@@ -57,10 +57,11 @@ def record(verdict, start=None):
 
 
 def next_hint(ident, count, start=None):
-    """The step of the hint to show now; the next call gives the next."""
+    """The step of the hint to show now; the next call gives the next, and
+    after the last the first."""
     data = load(start)
     entry = data.setdefault(ident, {})
-    step = min(entry.get("hints", 0), count - 1)
+    step = entry.get("hints", 0) % count
     entry["hints"] = step + 1
     store(data, start)
     return step

@@ -74,14 +74,15 @@ def parse(path):
 
 
 def is_preparation(tree):
-    """Only imports, and calls of begin."""
+    """Only imports, calls of begin, and names given back with del."""
     def calls_begin(node):
         return (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
                 and isinstance(node.value.func, ast.Name)
                 and node.value.func.id == "begin")
 
     return bool(tree.body) and all(
-        isinstance(n, ast.Import | ast.ImportFrom) or calls_begin(n)
+        isinstance(n, ast.Import | ast.ImportFrom | ast.Delete)
+        or calls_begin(n)
         for n in tree.body)
 
 
@@ -239,6 +240,10 @@ def run_job(job, tell):
         else:
             tell(at=f"the check of {ident}")
             verdict = checker.examine(exercise, function)
+            if verdict.kind == "unanswered":
+                verdict = checker.unanswered(exercise, (
+                    f"save the notebook,\nthen call `course check {ident}` "
+                    f"again. `course hint {ident}` shows a first step."))
         tell(verdict={"id": ident, "kind": verdict.kind,
                       "text": verdict.text})
 

@@ -4,6 +4,7 @@ What is checked is the notebook that the reader saved, in a process of its
 own, and an error in any of its cells fails the check.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -193,7 +194,7 @@ def test_wrong_usage(folder, capsys, args, words):
 
 
 def test_hints_and_solution(folder, capsys):
-    for step in (1, 2, 3, 3):
+    for step in (1, 2, 3, 1):
         assert cli.main(["hint", "02.1"]) == 0
         assert f"Hint {step} of 3" in capsys.readouterr().out
     assert cli.main(["hint", "02.1", "--all"]) == 0
@@ -232,3 +233,21 @@ def test_help_is_quick_to_import():
                           capture_output=True,
                           env=os.environ | {"PYTHONPATH": str(SOURCE)})
     assert done.returncode == 0, done.stderr
+
+
+def test_the_builtins_are_given_back_before_the_exercise(tmp_path, capsys):
+    """Chapter 1 hides int and bool; its exercise is plain Python again."""
+    chapter = SOURCE.parent / "chapters" / "01_storage.ipynb"
+    notebook = json.loads(chapter.read_text(encoding="utf-8"))
+    for each in notebook["cells"]:
+        if "exercise" in each["metadata"].get("tags", ()):
+            each["source"] = """def read_int32(data: bytes, index: int):
+    if not 0 <= index < len(data) // 4:
+        raise IndexError(index)
+    return int.from_bytes(data[4 * index:4 * index + 4], "little",
+                          signed=True)"""
+    path = tmp_path / "chapters" / "01_storage.ipynb"
+    path.parent.mkdir()
+    path.write_text(json.dumps(notebook), encoding="utf-8")
+    assert cli.main(["check", "01.1", "--notebook", str(path)]) == 0, (
+        capsys.readouterr().out)
