@@ -1201,3 +1201,56 @@ def test_late_views_cost_nothing_once_their_base_is_gone():
     base.sum().backward()
     del base
     assert dispatch.included == before
+
+
+def test_a_tensor_is_not_its_own_gradient():
+    x = leaf([1.])
+    with pytest.raises(RuntimeError, match='its own gradient'):
+        x.grad = x
+    assert x.grad is None
+
+
+def test_modes_around_generators():
+    @no_grad()
+    def steps():
+        try:
+            got = yield is_grad_enabled()
+            yield got, is_grad_enabled()
+        except KeyError:
+            yield 'caught', is_grad_enabled()
+        return 7
+    it = steps()
+    assert next(it) is False and is_grad_enabled()
+    assert it.send(3) == (3, False) and is_grad_enabled()
+    assert it.throw(KeyError()) == ('caught', False) and is_grad_enabled()
+    with pytest.raises(StopIteration) as end:
+        next(it)
+    assert end.value.value == 7
+
+    @no_grad
+    def bare(x):
+        return x, is_grad_enabled()
+    assert bare(2) == (2, False) and bare.__name__ == 'bare'
+
+
+def test_relu_passes_the_gradient_at_nan(device):
+    x = leaf([float('nan'), 0., -1., 2.], device)
+    x.relu().sum().backward()
+    assert x.grad.tolist() == [1., 0., 0., 1.]
+
+
+def test_infinite_exponent_of_a_number(device):
+    x = leaf([float('inf'), 2.], device)
+    (0.5 ** x).sum().backward()
+    np.testing.assert_allclose(x.grad.tolist(), [0., .25 * np.log(.5)],
+                               rtol=1e-6)
+
+
+def test_retain_grad_survives_a_write(device):
+    x = leaf([2.], device)
+    y = x * 3
+    y.retain_grad()
+    y.mul_(5)
+    (y * 7).sum().backward()
+    assert y.retains_grad and y.grad.tolist() == [7.]
+    assert x.grad.tolist() == [105.]

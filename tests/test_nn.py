@@ -530,3 +530,27 @@ def test_modules_leave_no_cycles():
         assert [ref() for ref in gone] == [None, None]
     finally:
         gc.enable()
+
+
+def test_a_state_that_cannot_be_loaded():
+    layer = nn.Linear(2, 1)
+    before = layer.weight.tolist()
+    state = {'weight': lamina.ones(1, 2, device='python'),
+             'bias': lamina.empty(1, device='meta')}
+    with pytest.raises(RuntimeError, match="'bias' is on 'meta'"):
+        layer.load_state_dict(state)
+    assert layer.weight.tolist() == before
+    state['bias'] = lamina.zeros(1, device='python')
+    layer.load_state_dict(state)
+    assert layer.weight.tolist() == [[1., 1.]]
+    for wrong in [('weight', 1)], {1: lamina.ones(1)}:
+        with pytest.raises(TypeError, match='dict of str'):
+            layer.load_state_dict(wrong)
+
+
+@pytest.mark.parametrize('device', ['cpu', 'python'])
+def test_draws_refuse_overlap(device):
+    x = lamina.zeros(1, device=device).expand(3)
+    for draw in x.uniform_, x.normal_:
+        with pytest.raises(RuntimeError, match='one element in memory'):
+            draw()

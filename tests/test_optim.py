@@ -298,3 +298,33 @@ def test_a_rate_above_two_over_the_curvature_diverges(lr, grows):
         optimizer.step()
     np.testing.assert_allclose(w.item(), (1 - 10 * lr) ** 50)
     assert (abs(w.item()) > 1) == grows
+
+
+def test_schedules_share_an_optimiser():
+    w = lamina.ones(1, requires_grad=True)
+    optimizer = optim.SGD([w], lr=1.)
+    both = optim.StepLR(optimizer, 1, .5), optim.StepLR(optimizer, 2, .1)
+    rates = []
+    for _ in range(4):
+        for scheduler in both:
+            scheduler.step()
+        rates += both[0].get_last_lr()
+    np.testing.assert_allclose(rates, [.5, .025, .0125, .000625])
+    assert both[1].base_lrs == [1.]
+    optimizer = optim.SGD([w], lr=1.)
+    scheduler, rates = optim.StepLR(optimizer, 3, .5), []
+    optimizer.param_groups[0]['lr'] = .01
+    for _ in range(4):
+        scheduler.step()
+        rates += scheduler.get_last_lr()
+    np.testing.assert_allclose(rates, [.01, .01, .005, .005])
+
+
+def test_a_cosine_comes_back_up():
+    w = lamina.ones(1, requires_grad=True)
+    scheduler = optim.CosineAnnealingLR(optim.SGD([w], lr=1.), 2)
+    rates = []
+    for _ in range(4):
+        scheduler.step()
+        rates += scheduler.get_last_lr()
+    np.testing.assert_allclose(rates, [.5, 0, .5, 1], atol=1e-12)

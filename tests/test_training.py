@@ -341,3 +341,51 @@ def test_memory_does_not_grow_without_the_collector():
         assert abs(grown) < 20_000, grown
     finally:
         gc.enable()
+
+
+def test_collate_promotes_and_refuses_ragged_samples():
+    x = training.default_collate([lamina.tensor([1, 2]),
+                                  lamina.tensor([.5, .5])])
+    assert x.dtype is lamina.float32
+    assert x.tolist() == [[1., 2.], [.5, .5]]
+    with pytest.raises(RuntimeError, match=r'lengths \[2, 1\]'):
+        training.default_collate([(1, 2), (3,)])
+
+
+def test_indices_of_any_kind():
+    data = training.TensorDataset(lamina.arange(4., device='python'))
+    part = training.Subset(data, [3, 1])
+    assert len(part) == 2 and part[0][0].item() == 3.
+    (batch,), = training.DataLoader(part, batch_size=2)
+    assert batch.tolist() == [3., 1.]
+
+
+def pack(path, text, body):
+    path.write_bytes(len(text).to_bytes(8, 'little') + text.encode() + body)
+    return path
+
+
+@pytest.mark.parametrize('places, body, message', [
+    ([(0, 1), (0, 1)], b'aa', 'begins at byte 0'),
+    ([(0, 1), (2, 3)], b'aaa', 'begins at byte 2'),
+    ([(0, 1), (1, 2)], b'aaa', 'end at byte 2 of 3')])
+def test_files_are_filled_once(tmp_path, places, body, message):
+    text = json.dumps({str(i): dict(dtype='U8', shape=[1], data_offsets=p)
+                       for i, p in enumerate(places)})
+    with pytest.raises(ValueError, match=message):
+        training.load_file(pack(tmp_path / 'x', text, body))
+
+
+def test_files_with_wrong_bools_or_names(tmp_path):
+    entry = '"a": {"dtype": "BOOL", "shape": [1], "data_offsets": [0, 1]}'
+    path = tmp_path / 'x'
+    with pytest.raises(ValueError, match='0 or 1; got 2'):
+        training.load_file(pack(path, '{' + entry + '}', b'\2'))
+    with pytest.raises(ValueError, match="'a' is there twice"):
+        training.load_file(pack(path, f'{{{entry}, {entry}}}', b'\1'))
+    x = lamina.ones(1)
+    for error, wrong in ((ValueError, {'__metadata__': x}),
+                         (TypeError, {1: x}), (TypeError, {'a': 1})):
+        with pytest.raises(error):
+            training.save_file(wrong, tmp_path / 'y')
+    assert not (tmp_path / 'y').exists()

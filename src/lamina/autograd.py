@@ -5,6 +5,7 @@ not this file.
 """
 
 import functools
+import inspect
 import operator as builtin
 import threading
 import warnings
@@ -52,6 +53,13 @@ class no_grad:
 
     mode = False
 
+    def __new__(cls, function=None):
+        self = super().__new__(cls)
+        return self if function is None else self(function)     # bare
+
+    def __init__(self, function=None):
+        pass
+
     def __enter__(self):
         self.before = grad_mode.enabled
         grad_mode.enabled = self.mode
@@ -60,11 +68,41 @@ class no_grad:
         grad_mode.enabled = self.before
 
     def __call__(self, function):
+        if inspect.isgeneratorfunction(function):
+            return wrap_generator(function, self.mode)
+
         @functools.wraps(function)
         def wrapped(*args, **kwargs):
             with set_grad_enabled(self.mode):
                 return function(*args, **kwargs)
         return wrapped
+
+
+def wrap_generator(function, mode):
+    """A generator function in a mode: entered anew for each step, so that
+    the code between two steps keeps its own."""
+    @functools.wraps(function)
+    def wrapped(*args, **kwargs):
+        with set_grad_enabled(mode):
+            steps = function(*args, **kwargs)
+        step, given = steps.send, (None,)
+        try:
+            while True:
+                try:
+                    with set_grad_enabled(mode):
+                        item = step(*given)
+                except StopIteration as end:
+                    return end.value
+                try:
+                    step, given = steps.send, ((yield item),)
+                except GeneratorExit:
+                    raise
+                except BaseException as error:
+                    step, given = steps.throw, (error,)
+        finally:
+            with set_grad_enabled(mode):
+                steps.close()
+    return wrapped
 
 
 class enable_grad(no_grad):
@@ -75,6 +113,9 @@ class enable_grad(no_grad):
 
 class set_grad_enabled(no_grad):
     """Record or not, from here on, or until the `with` block ends."""
+
+    def __new__(cls, mode):
+        return object.__new__(cls)
 
     def __init__(self, mode):
         self.mode = bool(mode)
@@ -271,6 +312,9 @@ def set_grad(self, grad):
                 f"a gradient has its tensor's shape, dtype and device, "
                 f"{list(self.shape)}, {self.dtype}, '{self.device}'; got "
                 f"{list(grad.shape)}, {grad.dtype}, '{grad.device}'")
+        if grad is self:
+            raise RuntimeError("a tensor cannot be its own gradient; give "
+                               "x.detach().clone()")
     if self.autograd is None:
         if grad is None:
             return
@@ -383,8 +427,19 @@ class SavedTensor:
 
 def set_history(x, grad_fn, output_nr=0):
     """Make x an output of a node."""
+    before = x.autograd
     x.autograd = AutogradMeta(grad_fn, output_nr, x.storage.version)
     x.keys |= AUTOGRAD
+    if before is not None and before.retains_grad:
+        x.autograd.grad = before.grad
+        keep_grad(x.autograd)
+
+
+def keep_grad(meta):
+    """Let the node of a tensor leave the gradient with it."""
+    meta.retains_grad = True
+    meta.grad_fn.retained = (meta.grad_fn.retained or []) + [
+        (meta.output_nr, weakref.ref(meta))]
 
 
 class Recipe:
@@ -810,7 +865,7 @@ derivative("sign", self=lambda grad: grad * 0.0)
 derivative("log", self=lambda grad, self: grad / self)
 derivative("tanh", self=lambda grad, result: grad * (1 - result * result))
 derivative("sqrt", self=lambda grad, result: grad / (2 * result))
-derivative("relu", self=lambda grad, result: where(result > 0, grad, 0.0))
+derivative("relu", self=lambda grad, result: where(result <= 0, 0.0, grad))
 derivative("where.self",
            self=lambda grad, condition: where(condition, grad, 0.0),
            other=lambda grad, condition: where(condition, 0.0, grad))
@@ -827,7 +882,8 @@ def pow_self(grad, self, exponent):
 
 def pow_exponent(grad, self, exponent, result):
     """result * log(self), and 0 at self = 0 for exponents from 0 on."""
-    base = self if isinstance(self, Tensor) else exponent * 0 + self
+    base = self if isinstance(self, Tensor) else (
+        exponent.new_zeros(exponent.shape) + self)
     flat = ((base == 0) * (exponent >= 0)).bool()
     return grad * where(flat, 0.0, result * where(flat, 1.0, base).log())
 
@@ -1176,9 +1232,7 @@ def retain_grad(self):
                            "grad")
     node = get_grad_fn(self)
     if node is not None and not self.autograd.retains_grad:
-        self.autograd.retains_grad = True
-        node.retained = (node.retained or []) + [
-            (self.autograd.output_nr, weakref.ref(self.autograd))]
+        keep_grad(self.autograd)
 
 
 Tensor.retains_grad = property(

@@ -7,13 +7,16 @@ this file.
 import math
 import struct
 from collections import namedtuple
+from collections.abc import Mapping
 
 from lamina.autograd import is_grad_enabled, no_grad
 from lamina.dispatch import array, functions, np
 from lamina.matmul import linear
 from lamina.reductions import reduced
 from lamina.storage import float64, int64, uint8
-from lamina.strides import Tensor, empty, method, nearest, tensor, write_values
+from lamina.strides import (
+    Tensor, empty, method, nearest, refuse_overlap, tensor, write_values,
+)
 
 __all__ = [
     "Generator",
@@ -164,6 +167,7 @@ def normal_values(generator, count, mean=0.0, std=1.0):
 
 def write_draws(name, x, draw):
     """Fill a tensor with what draw() gives, in row-major order."""
+    refuse_overlap(x)
     if x.requires_grad and is_grad_enabled():
         raise RuntimeError(f"{name}() writes to a tensor that requires "
                            f"grad; do it inside no_grad()")
@@ -415,6 +419,11 @@ class Stateful(Tree):
         copied. With strict=False, missing and unexpected names are no
         error. Both lists are returned.
         """
+        if (not isinstance(state_dict, Mapping)
+                or not all(isinstance(name, str) for name in state_dict)):
+            raise TypeError(f"load_state_dict() takes a dict of str to "
+                            f"tensors, as state_dict() gives; got "
+                            f"{type(state_dict).__name__}")
         own = self.state_dict()
         keys = Keys([name for name in own if name not in state_dict],
                     [name for name in state_dict if name not in own])
@@ -426,7 +435,7 @@ class Stateful(Tree):
         with no_grad():
             for name, x in own.items():
                 if name in state_dict:
-                    x.copy_(state_dict[name])
+                    x.copy_(state_dict[name].to(x.device))
         return keys
 
 
@@ -445,6 +454,9 @@ def misfits(own, given, keys):
         elif x.shape != own[name].shape:
             lines.append(f"shape: {name!r} is {list(x.shape)} in the state, "
                          f"and {list(own[name].shape)} in the module")
+        elif str(x.device) == "meta" != str(own[name].device):
+            lines.append(f"no data: {name!r} is on 'meta' in the state, and "
+                         f"on '{own[name].device}' in the module")
     return sorted(lines)
 
 

@@ -235,7 +235,9 @@ class AdamW(Adam):
 class LRScheduler:
     """A plan for the learning rate: call step() once an epoch.
 
-    A subclass says in rate(base, epoch) what the rate is in an epoch.
+    A subclass says in rate(lr, base, epoch) what the rate becomes in an
+    epoch. It goes on from the rate that the group has, so that schedules
+    can share an optimiser, and the rate can be set by hand.
     """
 
     def __init__(self, optimizer):
@@ -243,7 +245,8 @@ class LRScheduler:
             raise TypeError(f"a schedule takes an optimiser; got "
                             f"{type(optimizer).__name__}")
         self.optimizer = optimizer
-        self.base_lrs = [g["lr"] for g in optimizer.param_groups]
+        self.base_lrs = [group.setdefault("initial_lr", group["lr"])
+                         for group in optimizer.param_groups]
         self.last_epoch = -1
         self.step()
 
@@ -251,10 +254,11 @@ class LRScheduler:
         """Go on to the next epoch."""
         self.last_epoch += 1
         for group, base in zip(self.optimizer.param_groups, self.base_lrs):
-            group["lr"] = self.rate(base, self.last_epoch)
+            group["lr"] = self.rate(group["lr"], base, self.last_epoch)
 
-    def rate(self, base, epoch):
-        """The rate in an epoch, for a group that began with `base`."""
+    def rate(self, lr, base, epoch):
+        """The rate in an epoch, for a group that began with `base` and
+        is at `lr`."""
         raise NotImplementedError(f"{type(self).__name__} has no rate()")
 
     def get_last_lr(self):
@@ -272,8 +276,9 @@ class StepLR(LRScheduler):
         self.step_size, self.gamma = step_size, gamma
         super().__init__(optimizer)
 
-    def rate(self, base, epoch):
-        return base * self.gamma ** (epoch // self.step_size)
+    def rate(self, lr, base, epoch):
+        due = epoch > 0 and epoch % self.step_size == 0
+        return lr * self.gamma if due else lr
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -290,6 +295,13 @@ class CosineAnnealingLR(LRScheduler):
         self.T_max, self.eta_min = T_max, eta_min
         super().__init__(optimizer)
 
-    def rate(self, base, epoch):
-        along = (1 + math.cos(math.pi * epoch / self.T_max)) / 2
-        return self.eta_min + (base - self.eta_min) * along
+    def rate(self, lr, base, epoch):
+        if epoch == 0:
+            return lr
+        if (epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
+            # at the lowest point there is nothing to multiply
+            first = (1 - math.cos(math.pi / self.T_max)) / 2
+            return lr + (base - self.eta_min) * first
+        now, before = (1 + math.cos(math.pi * n / self.T_max)
+                       for n in (epoch, epoch - 1))
+        return self.eta_min + (lr - self.eta_min) * (now / before)

@@ -9,8 +9,9 @@ import math
 import os
 import sys
 
+from lamina.broadcasting import result_type
 from lamina.nn import randperm
-from lamina.storage import Storage, dtypes, get_default_device
+from lamina.storage import Storage, dtypes, get_default_device, int64
 from lamina.strides import Tensor, arange, empty, row_major, tensor, wrap_dim
 
 __all__ = [
@@ -63,15 +64,17 @@ class TensorDataset(Dataset):
         return tuple(x[index] for x in self.tensors)
 
     def __getitems__(self, indices):
-        return tuple(x.index_select(0, indices) for x in self.tensors)
+        return tuple(x.index_select(0, indices.to(x.device))
+                     for x in self.tensors)
 
 
 def stack(tensors, dim=0):
     """Tensors of one shape as one tensor, with a new dimension."""
     first, d = tensors[0], wrap_dim(dim, tensors[0].ndim + 1)
+    dtype = result_type(*tensors)
     shape = list(first.shape)
     shape.insert(d, len(tensors))
-    out = empty(shape, dtype=first.dtype, device=first.device)
+    out = empty(shape, dtype=dtype, device=first.device)
     for i, x in enumerate(tensors):
         if x.shape != first.shape:
             raise RuntimeError(f"stack(): expected tensors of one shape; "
@@ -88,6 +91,10 @@ def default_collate(samples):
     if isinstance(first, Tensor):
         return stack(samples)
     if isinstance(first, (tuple, list)):
+        lengths = [len(sample) for sample in samples]
+        if len(set(lengths)) > 1:
+            raise RuntimeError(f"the samples of a batch are tuples of one "
+                               f"length; got lengths {lengths}")
         return tuple(map(default_collate, zip(*samples)))
     if isinstance(first, (int, float)):
         return tensor(samples)
@@ -96,9 +103,12 @@ def default_collate(samples):
 
 
 class Subset(Dataset):
-    """The samples of another data set that a vector of numbers names."""
+    """The samples of another data set that a vector of numbers, or a
+    sequence of them, names."""
 
     def __init__(self, dataset, indices):
+        if not isinstance(indices, Tensor):
+            indices = tensor(list(indices), dtype=int64)
         self.dataset, self.indices = dataset, indices
 
     def __len__(self):
@@ -109,7 +119,7 @@ class Subset(Dataset):
 
     def __getitems__(self, indices):
         return self.dataset.__getitems__(
-            self.indices.index_select(0, indices))
+            self.indices.index_select(0, indices.to(self.indices.device)))
 
 
 def random_split(dataset, lengths, generator=None):
@@ -213,6 +223,12 @@ def save_file(tensors, path):
     """
     header, parts, place = {}, [], 0
     for name, x in tensors.items():
+        if not isinstance(name, str) or not isinstance(x, Tensor):
+            raise TypeError(f"save_file() takes a dict of str to tensors; "
+                            f"got {name!r}, with {type(x).__name__}")
+        if name == "__metadata__":
+            raise ValueError("'__metadata__' is no name for a tensor: the "
+                             "format keeps it for notes; use another")
         data = bytes(x.detach().contiguous().clone().storage.bytes)
         header[name] = {"dtype": CODES[x.dtype.name],
                         "shape": list(x.shape),
@@ -237,13 +253,38 @@ def load_file(path):
         content = file.read()
     size = int.from_bytes(content[:8], "little")
     try:
-        header = json.loads(content[8:8 + size].decode("utf-8"))
+        header = json.loads(content[8:8 + size].decode("utf-8"),
+                            object_pairs_hook=unique_names)
         header.pop("__metadata__", None)
-        return {name: read_entry(content[8 + size:], **entry)
-                for name, entry in header.items()}
+        found = {name: read_entry(content[8 + size:], **entry)
+                 for name, entry in header.items()}
+        check_places(header, max(0, len(content) - 8 - size))
+        return found
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{os.path.basename(path)} is no safetensors file, "
                          f"or it is damaged: {error}") from None
+
+
+def unique_names(pairs):
+    """The dict of a header; ValueError for a name that is there twice."""
+    found = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the name {name!r} is there twice")
+        found[name] = value
+    return found
+
+
+def check_places(header, length):
+    """ValueError unless the entries fill all the bytes, each byte once."""
+    place = 0
+    for begin, end in sorted(e["data_offsets"] for e in header.values()):
+        if begin != place:
+            raise ValueError(f"a tensor begins at byte {begin}, and the "
+                             f"one before it ends at {place}")
+        place = end
+    if place != length:
+        raise ValueError(f"the tensors end at byte {place} of {length}")
 
 
 def read_entry(body, dtype, shape, data_offsets):
@@ -258,6 +299,9 @@ def read_entry(body, dtype, shape, data_offsets):
             or not 0 <= begin <= end <= len(body) or end - begin != wanted):
         raise ValueError(f"bytes {begin} to {end} of {len(body)} do not "
                          f"hold shape {shape} of {found}")
+    if dtype == "BOOL" and max(body[begin:end], default=0) > 1:
+        raise ValueError(f"a bool is 0 or 1; got "
+                         f"{max(body[begin:end])}")
     x = Tensor(Storage(bytearray(body[begin:end]), "python"),
                row_major(tuple(shape)), found)
     return x.to(get_default_device())
