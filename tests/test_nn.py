@@ -554,3 +554,25 @@ def test_draws_refuse_overlap(device):
     for draw in x.uniform_, x.normal_:
         with pytest.raises(RuntimeError, match='one element in memory'):
             draw()
+
+
+@pytest.mark.parametrize('device', ['cpu', 'python'])
+def test_ignored_targets(device):
+    x = lamina.tensor([[1., 2.], [3., 5.], [0., 0.]], dtype=F64,
+                      device=device, requires_grad=True)
+    target = lamina.tensor([0, -100, 1], device=device)
+    first, last = math.log(1 + math.e), math.log(2)
+    for loss, want in ((nn.cross_entropy(x, target, 'none').tolist(),
+                        [first, 0., last]),
+                       (nn.cross_entropy(x, target, 'sum').item(),
+                        first + last),
+                       (nn.cross_entropy(x, target).item(),
+                        (first + last) / 2)):
+        close(loss, want)
+    nn.cross_entropy(x, target).backward()
+    assert x.grad[1].tolist() == [0., 0.]
+    close(x.grad[2].tolist(), [.25, -.25])
+    none = lamina.full((3,), -100, device=device, dtype=lamina.int64)
+    assert math.isnan(nn.cross_entropy(x, none).item())
+    close(nn.cross_entropy(x, lamina.tensor([0, 1, 1], device=device),
+                           'sum', 1).item(), first)

@@ -664,29 +664,43 @@ class Sequential(Module):
         return found[index][1]
 
 
-def nll_loss(input, target, reduction="mean"):
+where = functions["where"]
+
+
+def nll_loss(input, target, reduction="mean", ignore_index=-100):
     """Minus the log-probability of the right class.
 
     input: (N, C) log-probabilities; target: (N,), the classes as int64.
+    Rows whose target is ignore_index are left out of the sum and the mean.
     """
-    check_classes(input, target)
-    picked = input.gather(1, target.unsqueeze(1)).squeeze(1)
-    return reduced(-picked, reduction)
+    target, left_out = check_classes(input, target, ignore_index)
+    losses = -input.gather(1, target.unsqueeze(1)).squeeze(1)
+    if left_out is None:
+        return reduced(losses, reduction)
+    losses = where(left_out, 0.0, losses)
+    if reduction == "mean":
+        return losses.sum() / (1 - left_out.long()).sum()
+    return reduced(losses, reduction)
 
 
-def cross_entropy(input, target, reduction="mean"):
+def cross_entropy(input, target, reduction="mean", ignore_index=-100):
     """Minus the logarithm of the probability that softmax gives to the
     right class: log_softmax, then nll_loss.
 
     input: (N, C) logits; target: (N,), the classes as int64. IndexError
-    for a class that is not there.
+    for a class that is not there. Rows whose target is ignore_index are
+    left out of the sum and the mean.
     """
-    check_classes(input, target)
-    return nll_loss(input.log_softmax(1), target, reduction)
+    check_classes(input, target, ignore_index)
+    return nll_loss(input.log_softmax(1), target, reduction, ignore_index)
 
 
-def check_classes(input, target):
-    """Refuse logits and targets that do not fit each other."""
+def check_classes(input, target, ignore_index=-100):
+    """Refuse logits and targets that do not fit each other.
+
+    The result: the targets, 0 for the rows to leave out, and which rows
+    those are, or None if there are none.
+    """
     for name, x in ("input", input), ("target", target):
         if not isinstance(x, Tensor):
             raise TypeError(f"{name} must be a Tensor; got "
@@ -701,12 +715,17 @@ def check_classes(input, target):
     if target.dtype is not int64:
         raise RuntimeError(f"targets are classes, of dtype int64; got "
                            f"{target.dtype}: use target.long()")
+    left_out = None
     if target.numel() and str(target.device) != "meta":
+        ignored = target == ignore_index
+        if ignored.any().item():
+            left_out, target = ignored, where(ignored, 0, target)
         for found in (target.amin().item(), target.amax().item()):
             if not 0 <= found < input.shape[1]:
                 raise IndexError(f"target {found} is out of range: there are "
                                  f"{input.shape[1]} classes, from 0 to "
                                  f"{input.shape[1] - 1}")
+    return target, left_out
 
 
 class CrossEntropyLoss(Module):
