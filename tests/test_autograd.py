@@ -1254,3 +1254,49 @@ def test_retain_grad_survives_a_write(device):
     (y * 7).sum().backward()
     assert y.retains_grad and y.grad.tolist() == [7.]
     assert x.grad.tolist() == [105.]
+
+
+def test_an_operator_of_several_results_and_one_of_a_list():
+    """`grad` is the first result's gradient, `grads` all of them; a list of
+    tensors gets a list of gradients."""
+    from lamina.autograd import derivative
+    from lamina.dispatch import define, functions, operators
+
+    def halves(self):
+        return operators['halves'].result(self * 1, self * 10)
+
+    def join(tensors, scale):
+        total = tensors[0] * scale
+        for x in tensors[1:]:
+            total = total + x * scale
+        return total
+
+    define("halves(Tensor self) -> (Tensor low, Tensor high)",
+           kernel=halves)
+    define('join(Tensor[] tensors, float scale) -> Tensor', kernel=join)
+    derivative('halves', self=lambda grads, high: sum(
+        g * k for g, k in zip(grads, (1, 10)) if g is not None))
+    derivative('join', tensors=lambda grad, tensors_shapes, scale: [
+        grad * scale for _ in tensors_shapes])
+    try:
+        x = leaf([1.0, 2.0])
+        low, high = functions['halves'](x)
+        assert low.grad_fn is high.grad_fn and high.output_nr == 1
+        (low + high * high).sum().backward()
+        assert x.grad.tolist() == [1 + 2 * 10 * 10, 1 + 2 * 20 * 10]
+        x.grad = None
+        functions['halves'](x).high.sum().backward()
+        assert x.grad.tolist() == [10, 10]
+        x, y, z = leaf([1.0, 2.0]), lamina.ones(2), leaf([3.0, 4.0])
+        functions['join']([x, y, z], 5.0).sum().backward()
+        assert (x.grad.tolist(), z.grad.tolist()) == ([5, 5], [5, 5])
+        with pytest.raises(TypeError, match='list or tuple of tensors'):
+            functions['join'](x, 5.0)
+        with pytest.raises(TypeError, match='list or tuple of tensors'):
+            functions['join']([x, 3], 5.0)
+    finally:
+        for name in ('halves', 'join'):
+            for table in (operators, functions, lamina.autograd.derivatives):
+                table.pop(name, None)
+            if hasattr(lamina.Tensor, name):
+                delattr(lamina.Tensor, name)

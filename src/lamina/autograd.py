@@ -336,23 +336,28 @@ def derivative(name, **formulas):
     """Give an operator its derivative: a formula for each input.
 
     A formula takes `grad`, the gradient of the result, and any of: the
-    operator's arguments by name, `result`, and an argument's shape,
+    operator's arguments by name, `result`, and an argument's shape, dtype,
     geometry or device (`self_shape`). What it names is saved at the call.
+    Of several results `grad` is the first one's gradient, `grads` is the
+    list of all, and each is saved by its name. For a list of tensors a
+    formula gives a list of gradients.
     An input without a formula gets no gradient; with no formulas at all,
     the result carries none.
     """
     schema = operators[name].schema
     known = [a.name for a in schema.arguments]
+    results = schema.outputs or ["result"]
     for target, formula in formulas.items():
         if target not in known:
             raise ValueError(f"{schema} has no argument {target!r}"
                              + nearest(target, known))
         for wanted in parameters(formula):
-            if wanted != "result" and split_name(wanted, known)[0] is None:
+            if wanted not in results and split_name(
+                    wanted, known)[0] is None:
                 raise ValueError(
                     f"derivative of {schema}: the formula for {target!r} "
                     f"takes {wanted!r}, which is no argument"
-                    + nearest(wanted, [*known, "result"]))
+                    + nearest(wanted, [*known, *results]))
     derivatives[name] = formulas
     for form in (operators[name], *operators[name].forms):
         form.table.clear()          # what is in it knows no derivative
@@ -369,7 +374,8 @@ def split_name(name, known):
     owner, _, part = name.rpartition("_")
     if name in known:
         return name, None
-    if owner in known and part in ("shape", "geometry", "device"):
+    if owner in known and part in ("shape", "shapes", "geometry", "device",
+                                   "dtype"):
         return owner, part
     return None, None
 
@@ -392,15 +398,16 @@ class SavedTensor:
     """What backward needs of a tensor, and the version it had."""
 
     __slots__ = ("storage", "geometry", "dtype", "array", "meta", "leaf",
-                 "version")
+                 "version", "output_nr")
 
-    def __init__(self, x, is_result=False):
+    def __init__(self, x, output_nr=None):
         self.storage = storage = x.storage
         self.geometry = x.geometry
         self.dtype = x.dtype
         self.array = x.array
         self.version = storage.version
-        self.meta = meta = None if is_result else x.autograd
+        self.output_nr = output_nr      # of the node's own results
+        self.meta = meta = x.autograd if output_nr is None else None
         self.leaf = x if (meta is not None and meta.grad_fn is None
                           and x.keys & AUTOGRAD) else None
 
@@ -417,8 +424,8 @@ class SavedTensor:
             return self.leaf
         x = Tensor(self.storage, self.geometry, self.dtype)
         x.array = self.array
-        if name == "result":
-            set_history(x, node)
+        if self.output_nr is not None:
+            set_history(x, node, self.output_nr)
         elif self.meta is not None and self.meta.grad_fn is not None:
             x.autograd = self.meta
             x.keys |= AUTOGRAD
@@ -445,10 +452,13 @@ def keep_grad(meta):
 class Recipe:
     """How to save and to go back, for one operator and one set of inputs.
 
-    `names` says what is saved, the result last; `sources`, where the rest
-    is found in a call, as (argument number, function that takes its part);
-    `formulas`, for each input, the formula and which of the saved things
-    it takes.
+    `positions` says which arguments want a gradient: the number of one,
+    or for a list of tensors (number, which of the list). `names` says what
+    is saved, results last; `sources`, where the rest is found in a call,
+    as (argument number, function that takes its part); `results`, the
+    numbers of the results saved; `formulas`, for each position, the
+    formula, which of the saved things it takes, whether it takes the
+    gradients of all results, and which of the list it gives are wanted.
     """
 
     def __init__(self, schema, formulas, positions):
@@ -456,15 +466,20 @@ class Recipe:
         self.name = "".join(w[:1].upper() + w[1:] for w in words
                             ) + "Backward0"
         known = [a.name for a in schema.arguments]
-        wanted = [formulas[known[i]] for i in positions]
+        outputs = schema.outputs or ["result"]
+        picks = [p if isinstance(p, tuple) else (p, None) for p in positions]
+        wanted = [formulas[known[i]] for i, _ in picks]
         self.names = sorted({name for f in wanted for name in parameters(f)},
-                            key=lambda name: (name == "result", name))
-        self.needs_result = "result" in self.names
-        self.formulas = [(f, [self.names.index(name)
-                              for name in parameters(f)]) for f in wanted]
+                            key=lambda name: (name in outputs, name))
+        self.formulas = [
+            (f, [self.names.index(name) for name in parameters(f)],
+             f.__code__.co_varnames[0] == "grads", pick)
+            for f, (_, pick) in zip(wanted, picks)]
         self.sources = [(known.index(split_name(name, known)[0]),
                          PARTS[split_name(name, known)[1]])
-                        for name in self.names if name != "result"]
+                        for name in self.names if name not in outputs]
+        self.results = [outputs.index(name) for name in self.names
+                        if name in outputs]
 
     def save(self, args):
         """What the formulas need of a call, but for its result."""
@@ -472,13 +487,32 @@ class Recipe:
 
 
 def saved_value(value):
-    return SavedTensor(value) if isinstance(value, Tensor) else value
+    if isinstance(value, Tensor):
+        return SavedTensor(value)
+    if type(value) is tuple and any([isinstance(x, Tensor) for x in value]):
+        return SavedTensors(map(saved_value, value))
+    return value
+
+
+class SavedTensors(tuple):
+    """What saved_value makes of several tensors."""
+
+
+def unpacked(value, node, name):
+    """What saved_value has saved."""
+    if type(value) is SavedTensor:
+        return value.unpack(node, name)
+    if type(value) is SavedTensors:
+        return tuple([unpacked(item, node, name) for item in value])
+    return value
 
 
 # a number that stands in a tensor's place has the shape ()
 PARTS = {
     None: saved_value,
     "shape": lambda x: x.shape if isinstance(x, Tensor) else (),
+    "shapes": lambda xs: [x.shape for x in xs],
+    "dtype": lambda x: getattr(x, "dtype", None),
     "geometry": lambda x: x.geometry,
     "device": lambda x: x.device,
 }
@@ -505,20 +539,26 @@ class OperatorNode(Node):
                 f"backward through {self.name()} a second time: what it had "
                 f"saved is freed after the first; to go through a graph "
                 f"twice, use backward(retain_graph=True) the first time")
-        values = [value.unpack(self, name) if type(value) is SavedTensor
-                  else value
+        values = [unpacked(value, self, name)
                   for name, value in zip(self.recipe.names, self.saved)]
-        return [formula(grads[0], *[values[i] for i in wanted])
-                for formula, wanted in self.recipe.formulas]
+        found = []
+        for formula, wanted, takes_all, pick in self.recipe.formulas:
+            gradient = grads if takes_all else grads[0]
+            parts = None if gradient is None else formula(
+                gradient, *[values[i] for i in wanted])
+            found += [parts] if pick is None else [
+                parts and parts[i] for i in pick]
+        return found
 
     def release(self):
-        if any(type(value) is SavedTensor for value in self.saved or ()):
+        if any(type(value) in (SavedTensor, SavedTensors)
+               for value in self.saved or ()):
             self.saved = None
 
 
 def record(schema, kernel, formulas):
     """Run the kernel; point the result at a new node."""
-    is_view = schema.is_view
+    is_view, several = schema.is_view, bool(schema.outputs)
     places = [i for i, a in enumerate(schema.arguments)
               if a.name in formulas]
     recipe_for = functools.cache(
@@ -526,21 +566,50 @@ def record(schema, kernel, formulas):
 
     def recorded(*args):
         result = kernel(*args)
-        if not grad_mode.enabled or result.dtype.category != 2:
+        results = result if several else (result,)
+        if not grad_mode.enabled or all(
+                [x.dtype.category != 2 for x in results]):
             return mark_unrecorded(result) if is_view else result
-        positions = tuple([i for i in places if isinstance(args[i], Tensor)
-                           and args[i].keys & AUTOGRAD])
+        positions = wanting(args, places)
         if not positions:
             return result
         recipe = recipe_for(positions)
-        edges = tuple([edge_of(args[i]) for i in positions])
+        edges = edges_of(args, positions)
         saved = recipe.save(args)
-        if recipe.needs_result:
-            saved.append(SavedTensor(result, is_result=True))
-        set_history(result, OperatorNode(
-            recipe, edges, (metadata_of(result),), saved))
+        saved += [SavedTensor(results[nr], nr) for nr in recipe.results]
+        node = OperatorNode(recipe, edges,
+                            tuple([metadata_of(x) for x in results]), saved)
+        for nr, x in enumerate(results):
+            if x.dtype.category == 2:
+                set_history(x, node, nr)
         return result
     return recorded
+
+
+def wanting(args, places):
+    """Which of the arguments at these places want a gradient."""
+    positions = []
+    for i in places:
+        x = args[i]
+        if isinstance(x, Tensor):
+            if x.keys & AUTOGRAD:
+                positions.append(i)
+        elif type(x) is tuple:
+            pick = tuple([j for j, y in enumerate(x) if wants_grad(y)])
+            if pick:
+                positions.append((i, pick))
+    return tuple(positions)
+
+
+def edges_of(args, positions):
+    """Where the gradient of each argument that wants one goes."""
+    edges = []
+    for p in positions:
+        if type(p) is tuple:
+            edges += [edge_of(args[p[0]][j]) for j in p[1]]
+        else:
+            edges.append(edge_of(args[p]))
+    return tuple(edges)
 
 
 def wrap_unrecorded(operator, kernel):
@@ -1106,7 +1175,8 @@ def refresh(x):
 
 def record_write(schema, kernel, formulas):
     """Run an in-place kernel; give the tensor its new history."""
-    names = [a.name for a in schema.arguments]
+    places = [i for i, a in enumerate(schema.arguments)
+              if a.name in formulas]
     recipe_for = functools.cache(
         functools.partial(Recipe, schema, formulas))
 
@@ -1116,10 +1186,9 @@ def record_write(schema, kernel, formulas):
         base = self if self._base is None else self._base
         check_leaf(self, base)
         inputs = (self, *args)
-        positions = tuple(i for i, x in enumerate(inputs)
-                          if names[i] in formulas and wants_grad(x))
+        positions = wanting(inputs, places)
         recipe = recipe_for(positions)
-        edges = tuple(edge_of(inputs[i]) for i in positions)
+        edges = edges_of(inputs, positions)
         base_edge = edge_of(base) if wants_grad(base) else (None, 0)
         if "self" in recipe.names:
             inputs = (self.clone(), *args)
@@ -1127,8 +1196,8 @@ def record_write(schema, kernel, formulas):
         kernel(self, *args)
         if not wants_grad(base):
             expect_late_views(base)
-        if recipe.needs_result:
-            saved.append(SavedTensor(self, is_result=True))
+        if recipe.results:
+            saved.append(SavedTensor(self, 0))
         node = OperatorNode(recipe, edges, (metadata_of(self),), saved)
         if base is self:
             set_history(self, node)

@@ -66,6 +66,12 @@ class Schema(NamedTuple):
         return f"{self.name}.{self.overload}" if self.overload else self.name
 
     @property
+    def outputs(self):
+        """The names of several results: `(Tensor values, Tensor indices)`.
+        """
+        return re.findall(r"Tensor (\w+)", self.returns)
+
+    @property
     def is_view(self):
         """Whether the result shares memory and is not written to."""
         return re.fullmatch(r"Tensor\(\w\)", self.returns) is not None
@@ -76,8 +82,8 @@ class Schema(NamedTuple):
         return "!" in self.returns
 
 
-TYPES = ("Tensor", "Tensor?", "Scalar", "Scalar?", "int", "int?", "int[]",
-         "int[]?", "float", "bool", "str", "ScalarType?", "Index")
+TYPES = ("Tensor", "Tensor[]", "Tensor?[]", "Scalar", "int", "int[]",
+         "float", "bool", "str", "ScalarType", "Index")
 
 
 def parse_schema(text):
@@ -93,14 +99,15 @@ def parse_schema(text):
                          f"'abs(Tensor self) -> Tensor'")
     name, overload, inside, returns = match.groups()
     arguments, kwarg_only = [], False
-    for part in filter(None, re.split(r",\s*", inside)):
+    for part in filter(None, re.split(r",\s*(?![^\[]*\])", inside)):
         if part == "*":
             kwarg_only = True
             continue
         field = re.fullmatch(r"(\S+) (\w+)(?:=(\S+))?", part)
-        if not field or re.sub(r"\(\w!?\)", "", field[1]) not in TYPES:
+        if not field or re.sub(r"\(\w!?\)|\?$", "", field[1]) not in TYPES:
             raise ValueError(f"schema {name!r}: {part!r} is not 'type name' "
-                             f"with a type out of {', '.join(TYPES)}")
+                             f"with a type out of {', '.join(TYPES)}, each "
+                             f"of which may end in ?")
         arguments.append(Argument(field[2], field[1], field[3], kwarg_only))
     return Schema(name, overload or "", tuple(arguments), returns)
 
@@ -124,8 +131,8 @@ class Operator:
         self.kernels = {}
         self.table = {}
         self.forms = []
-        fields = re.findall(r"Tensor (\w+)", schema.returns)
-        self.result = namedtuple(schema.name, fields) if fields else None
+        self.result = (namedtuple(schema.name, schema.outputs)
+                       if schema.outputs else None)
 
     def __repr__(self):
         return f"<operator {self.schema}>"
@@ -234,6 +241,14 @@ def as_items(value):
                   for item in value])
 
 
+def as_tensors(value):
+    """A sequence of tensors, or of tensors and None, as a tuple."""
+    if isinstance(value, Tensor) or not all(
+            x is None or isinstance(x, Tensor) for x in value):
+        raise TypeError
+    return tuple(value)
+
+
 def as_bool(value):
     if value is not True and value is not False:
         raise TypeError
@@ -253,6 +268,8 @@ CONVERTERS = {"int": (builtin.index, "an int"),
               "bool": (as_bool, "True or False"),
               "str": (as_text, "a string"),
               "Index": (as_items, "an index"),
+              "Tensor[]": (as_tensors, "a list or tuple of tensors"),
+              "Tensor?[]": (as_tensors, "a list or tuple of tensors"),
               "ScalarType": (as_dtype, "a dtype")}
 
 
@@ -260,6 +277,8 @@ def convert(operator, argument, value):
     """The argument as its schema's type; TypeError names it if it is not."""
     function, expected = CONVERTERS[argument.type.rstrip("?")]
     try:
+        if value is None and argument.type[-1] == "?":
+            return None
         return function(value)
     except TypeError:
         raise TypeError(
@@ -276,6 +295,15 @@ def keys_of(operator, argument, value):
     kind = "a Tensor or a number" if operator.numbers else "a Tensor"
     raise TypeError(f"{operator.schema.name}(): argument {argument!r} must "
                     f"be {kind}, not {type(value).__name__}")
+
+
+def keys_of_all(tensors):
+    """The keys of several tensors, joined."""
+    keys = 0
+    for x in tensors:
+        if x is not None:
+            keys |= x.keys
+    return keys
 
 
 included = 0
@@ -347,7 +375,9 @@ def keys_text(arguments):
         if a.type.startswith("Tensor"):
             text = (f"({a.name}.keys if type({a.name}) is Tensor else "
                     f"keys_of(operator, {a.name!r}, {a.name}))")
-            if a.type == "Tensor?":
+            if a.type.endswith("[]"):
+                text = f"keys_of_all({a.name})"
+            elif a.type == "Tensor?":
                 text = f"(0 if {a.name} is None else {text})"
             texts.append(text)
     return " | ".join(texts) or "0"
@@ -493,8 +523,11 @@ def fits(operator, args, kwargs):
     types = {p.name: p.type for p in params}
     needed = {p.name for p in params if p.default is None}
     return needed <= given.keys() <= types.keys() and all(
-        types[k].startswith("Tensor") == isinstance(v, Tensor)
-        or v is None or operator.numbers for k, v in given.items())
+        v is None or operator.numbers or (
+            isinstance(v, (list, tuple)) if types[k].startswith("Tensor")
+            and types[k].endswith("[]")
+            else types[k].startswith("Tensor") == isinstance(v, Tensor))
+        for k, v in given.items())
 
 
 def impl(name, *devices):
