@@ -125,7 +125,8 @@ class Operator:
                  base=None):
         self.schema = schema
         self.doc = doc
-        self.numbers = numbers
+        self.numbers = ([a.name for a in schema.arguments]
+                        if numbers is True else numbers or ())
         self.composite = composite
         self.base = base
         self.kernels = {}
@@ -290,9 +291,10 @@ def keys_of(operator, argument, value):
     """The keys of an argument that is not exactly a Tensor."""
     if isinstance(value, Tensor):
         return value.keys
-    if operator.numbers and isinstance(value, (int, float)):
+    numbers = argument in operator.numbers
+    if numbers and isinstance(value, (int, float)):
         return 0
-    kind = "a Tensor or a number" if operator.numbers else "a Tensor"
+    kind = "a Tensor or a number" if numbers else "a Tensor"
     raise TypeError(f"{operator.schema.name}(): argument {argument!r} must "
                     f"be {kind}, not {type(value).__name__}")
 
@@ -439,10 +441,10 @@ def define(schema, doc="", *, kernel=None, composite=None, numbers=False,
     """Declare an operator; its function, method and other forms follow.
 
     `kernel` serves every device; `composite` is a function written in
-    other operators, so that it needs no kernel. With `numbers`, a tensor
-    argument may be a Python number. A plain operator that gives one tensor
-    gets an `out=` form, and with `inplace` an in-place form. The operator
-    is returned.
+    other operators, so that it needs no kernel. `numbers` names the tensor
+    arguments that may be Python numbers; True is all of them. A
+    plain operator that gives one tensor gets an `out=` form, and with
+    `inplace` an in-place form. The operator is returned.
     """
     schema = parse_schema(schema)
     module = sys._getframe(1).f_globals.get("__name__")     # who declares it
@@ -523,7 +525,7 @@ def fits(operator, args, kwargs):
     types = {p.name: p.type for p in params}
     needed = {p.name for p in params if p.default is None}
     return needed <= given.keys() <= types.keys() and all(
-        v is None or operator.numbers or (
+        v is None or k in operator.numbers or (
             isinstance(v, (list, tuple)) if types[k].startswith("Tensor")
             and types[k].endswith("[]")
             else types[k].startswith("Tensor") == isinstance(v, Tensor))
