@@ -324,11 +324,27 @@ def test_the_forms_that_follow_from_a_declaration(declare):
     assert repr(op) == f"<operator {op.schema}>"
 
 
-def test_views_and_composites_have_no_forms(declare):
+def test_views_have_no_forms(declare):
     assert not declare("t3_v(Tensor(a) self) -> Tensor(a)").forms
-    assert not declare("t3_c(Tensor self) -> Tensor",
-                       composite=lambda self: self).forms
-    assert "t3_c_" not in operators
+
+
+@pytest.mark.parametrize("device", ["cpu", "python"])
+def test_composites_write_what_their_operators_give(declare, device):
+    declare("t3_c(Tensor self) -> Tensor", composite=lambda self: self.abs(),
+            inplace=True)
+    x = lamina.tensor([-1.0, 2.0], device=device)
+    out = lamina.empty(0, device=device)
+    assert functions["t3_c"](x, out=out) is out
+    assert out.tolist() == [1.0, 2.0] and x.tolist() == [-1.0, 2.0]
+    assert x.t3_c_() is x and x.tolist() == [1.0, 2.0]
+    declare("t3_s(Tensor self) -> Tensor", composite=lambda self: self[:1],
+            inplace=True)
+    with pytest.raises(RuntimeError, match=r"\[1\].*\[2\]"):
+        x.t3_s_()
+    declare("t3_f(Tensor self) -> Tensor", composite=lambda self: x,
+            inplace=True)
+    with pytest.raises(RuntimeError, match="float32.*int64"):
+        lamina.ones(2, dtype=lamina.int64).t3_f_()
 
 
 def test_only_an_operator_on_self_is_a_method(declare):

@@ -197,7 +197,8 @@ def backend_kernel(operator, keys):
             f".to(...)")
     kernel = operator.kernels.get(keys) or operator.kernels.get(0)
     if kernel is None and operator.base:
-        kernel = writing(operator, backend_kernel(operator.base, keys))
+        plain = operator.base.composite or backend_kernel(operator.base, keys)
+        kernel = writing(operator, plain)
     if kernel is None:
         have = [str(d) for d in device.known.values()
                 if d.bit in operator.kernels]
@@ -456,21 +457,22 @@ def define(schema, doc="", *, kernel=None, composite=None, numbers=False,
     operator.module = module
     if kernel:
         operator.kernels[0] = kernel
-    if schema.returns == "Tensor" and not composite:
+    if schema.returns == "Tensor":
         add_form(operator, schema.name, (schema.overload + "_out").lstrip("_"),
                  schema.arguments
                  + (Argument("out", "Tensor(a!)", None, True),))
         if inplace:
             first = schema.arguments[0]._replace(type="Tensor(a!)")
             add_form(operator, schema.name + "_", schema.overload,
-                     (first,) + schema.arguments[1:])
+                     (first,) + schema.arguments[1:],
+                     composite and rewriting(composite))
     return install(operator)
 
 
-def add_form(operator, name, overload, arguments):
+def add_form(operator, name, overload, arguments, composite=None):
     """Derive a form that writes from an operator."""
     form = Operator(Schema(name, overload, arguments, "Tensor(a!)"),
-                    operator.doc, operator.numbers, base=operator)
+                    operator.doc, operator.numbers, composite, operator)
     form.module = operator.module
     operator.forms.append(install(form))
 
@@ -739,6 +741,18 @@ def writing(operator, kernel):
         return out
 
     return into if is_out_form(operator) else in_place
+
+
+def rewriting(composite):
+    """The in-place form of a composite: its result, copied over self."""
+    def in_place(self, *args):
+        found = composite(self, *args)
+        if found.shape != self.shape:
+            raise RuntimeError(f"the result has shape {list(found.shape)}; "
+                               f"it does not fit into {list(self.shape)}")
+        check_cast(found.dtype, self.dtype)
+        return functions["copy_"](self, found)
+    return in_place
 
 
 def takes_out(kernel):
