@@ -17,11 +17,14 @@ from hypothesis import strategies as st
 from lamina.storage import Storage, dtypes, wrap
 from lamina.strides import Geometry, Tensor
 
-ALL = tuple(dtypes.values())
+HALF = tuple(d for d in dtypes.values()
+             if d.category == 2 and d.itemsize == 2)
+ALL = tuple(d for d in dtypes.values() if d not in HALF)
 
 
-def any_dtypes():
-    return st.sampled_from(ALL)
+def any_dtypes(half=False):
+    """All dtypes; with half=True also float16 and bfloat16."""
+    return st.sampled_from(ALL + HALF if half else ALL)
 
 
 def number_dtypes():
@@ -85,8 +88,12 @@ class Layout(NamedTuple):
         return Tensor(storage, self.geometry, self.dtype)
 
     def array(self):
-        """The same as an array, on memory of its own."""
-        memory = np.array(self.values, self.dtype.name)
+        """The same as an array, on memory of its own. NumPy has no
+        bfloat16: of it, the raw bits."""
+        memory = (np.frombuffer(b''.join(
+            self.dtype.format.pack(v) for v in self.values), np.uint16)
+            if self.dtype.name == 'bfloat16'
+            else np.array(self.values, self.dtype.name))
         size = self.dtype.itemsize
         return np.ndarray(
             self.geometry.shape, memory.dtype, memory,

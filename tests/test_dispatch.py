@@ -657,8 +657,10 @@ def test_to_gives_the_tensor_itself_where_it_is_there():
 
 def test_shorthands_for_dtypes():
     x = lamina.tensor([0.0, 2.5])
-    kinds = {"float": "float32", "double": "float64", "int": "int32",
-             "long": "int64", "bool": "bool"}
+    kinds = {"half": "float16", "bfloat16": "bfloat16", "float": "float32",
+             "double": "float64", "bool": "bool", "byte": "uint8",
+             "char": "int8", "short": "int16", "int": "int32",
+             "long": "int64"}
     for name, dtype in kinds.items():
         assert getattr(x, name)().dtype is dtypes[dtype]
     assert x.bool().tolist() == [False, True]
@@ -717,7 +719,7 @@ def test_an_array_comes_in_without_a_copy(layout):
 @pytest.mark.parametrize("given, kind, named", [
     ([1, 2], TypeError, "list"),
     (np.zeros(2, "complex64"), TypeError, "complex64"),
-    (np.zeros(2, "float16"), TypeError, "float16"),
+    (np.zeros(2, "uint16"), TypeError, "uint16"),
     (np.zeros(4)[::-1], ValueError, "(-8,)"),
     (np.zeros(2, ">f4"), ValueError, "foreign byte order"),
     (np.frombuffer(bytes(8), "float32"), ValueError, "read-only"),
@@ -735,8 +737,21 @@ def test_from_array_keeps_the_order_and_refuses_other_dtypes():
     assert x.stride() == (1, 3) and x.tolist() == found.tolist()
     assert x.storage.nbytes() == 48
     assert from_array(np.float32(2)).shape == ()
-    with pytest.raises(TypeError, match="int8"):
-        from_array(np.zeros(2, "int8"))
+    with pytest.raises(TypeError, match="uint16"):
+        from_array(np.zeros(2, "uint16"))       # no bfloat16 by accident
+
+
+def test_bfloat16_on_the_cpu_without_numpys_help():
+    values = [1.5, 0.1, 257.0, 259.0, 3.4e38, 1e-40, -0.0, float("nan")]
+    x, y = (lamina.tensor(values, device=d).bfloat16()
+            for d in ("cpu", "python"))
+    assert same(x.tolist(), y.tolist())
+    assert same(x.float().tolist(), y.float().tolist())
+    assert same(x[:4].half().tolist(), [1.5, 0.10009765625, 256.0, 260.0])
+    assert x[:4].int().tolist() == [1, 0, 256, 260]
+    assert x[:2].fill_(0.1).tolist() == [0.10009765625] * 2
+    with pytest.raises(TypeError, match="no bfloat16"):
+        x.numpy()
 
 
 def test_own_makes_a_whole_tensor():

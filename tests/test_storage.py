@@ -26,7 +26,10 @@ ids = dict(ids=lambda value: getattr(value, 'name', str(value)))
 
 @pytest.mark.parametrize('dtype', DTYPES, **ids)
 def test_dtype_agrees_with_numpy(dtype):
-    theirs = np.dtype(dtype.name)
+    if dtype is lamina.bfloat16:
+        theirs = np.dtype(np.float16)       # NumPy has none: like float16
+    else:
+        theirs = np.dtype(dtype.name)
     assert dtype.itemsize == theirs.itemsize
     assert dtype.is_floating_point == (theirs.kind == 'f')
     assert dtype.is_signed == (theirs.kind in 'if')
@@ -36,8 +39,10 @@ def test_dtype_agrees_with_numpy(dtype):
 
 def test_categories_order_the_kinds():
     kinds = {d.name: d.category for d in DTYPES}
-    assert kinds == {'bool': 0, 'uint8': 1, 'int32': 1, 'int64': 1,
+    assert kinds == {'bool': 0, 'uint8': 1, 'int8': 1, 'int16': 1,
+                     'int32': 1, 'int64': 1, 'float16': 2, 'bfloat16': 2,
                      'float32': 2, 'float64': 2}
+    assert not any(d.is_complex for d in DTYPES)
 
 
 @pytest.mark.parametrize('dtype', DTYPES, **ids)
@@ -49,6 +54,8 @@ def test_a_copied_dtype_is_the_same_object(dtype):
 def test_other_names():
     assert lamina.bool is lamina.bool_ and lamina.bool.name == 'bool'
     assert lamina.int is lamina.int32 and lamina.long is lamina.int64
+    assert lamina.short is lamina.int16
+    assert lamina.half is lamina.float16
     assert lamina.float is lamina.float32
     assert lamina.double is lamina.float64
 
@@ -64,7 +71,7 @@ def test_as_dtype():
 
 # --- what a dtype keeps ----------------------------------------------
 
-@pytest.mark.parametrize('name', ['uint8', 'int32', 'int64'])
+@pytest.mark.parametrize('name', ['uint8', 'int8', 'int16', 'int32', 'int64'])
 @given(value=st.integers(-2 ** 70, 2 ** 70))
 def test_integers_wrap_as_the_low_bytes_say(name, value):
     dtype = dtypes[name]
@@ -74,7 +81,7 @@ def test_integers_wrap_as_the_low_bytes_say(name, value):
         low, 'little', signed=dtype.is_signed)
 
 
-@pytest.mark.parametrize('name', ['float32', 'float64'])
+@pytest.mark.parametrize('name', ['float16', 'float32', 'float64'])
 @given(value=st.floats() | st.integers(-10 ** 400, 10 ** 400))
 def test_floats_round_to_the_nearest(name, value):
     kept = wrap(dtypes[name], value)
@@ -95,12 +102,54 @@ def test_floats_round_to_the_nearest(name, value):
     ('int64', math.nan, -2 ** 63), ('int32', math.inf, -2 ** 31),
     ('uint8', -math.inf, 0), ('float32', 16777217, 16777216.0),
     ('float32', 1e39, math.inf), ('float32', -1e39, -math.inf),
+    ('int8', 200, -56), ('int8', -129, 127), ('int16', 2 ** 15, -2 ** 15),
+    ('int8', math.nan, -128), ('float16', 65519.99, 65504.0),
+    ('float16', 65520, math.inf), ('float16', -65520, -math.inf),
+    ('float16', 2049, 2048.0), ('float16', 2051, 2052.0),
+    ('float16', 2 ** -25, 0.0), ('float16', 1.01 * 2 ** -25, 2.0 ** -24),
+    ('float16', 0.1, 0.0999755859375), ('bfloat16', 0.1, 0.10009765625),
+    ('bfloat16', 257, 256.0), ('bfloat16', 259, 260.0),
+    ('bfloat16', 65520, 65536.0), ('bfloat16', 3.39e38, 255 * 2.0 ** 120),
+    ('bfloat16', 3.4e38, math.inf), ('bfloat16', -3.4e38, -math.inf),
+    ('bfloat16', 1e39, math.inf), ('bfloat16', math.inf, math.inf),
+    ('bfloat16', 2 ** -133, 2.0 ** -133), ('bfloat16', 10 ** 400, math.inf),
     ('float64', 1e39, 1e39), ('bool', 0.5, True), ('bool', -0.0, False),
     ('bool', math.nan, True), ('int64', True, 1)])
 def test_wrap(name, value, kept):
     found = wrap(dtypes[name], value)
     assert found == kept
     assert type(found) is {0: bool, 1: int, 2: float}[dtypes[name].category]
+
+
+@given(st.floats(width=32))
+def test_bfloat16_is_the_nearest_upper_half_of_a_float32(value):
+    kept = wrap(lamina.bfloat16, value)
+    if value != value:
+        assert kept != kept
+        return
+    bits, = struct.unpack('=I', struct.pack('=f', value))
+    below, above = [struct.unpack('=f', struct.pack('=I', half << 16))[0]
+                    for half in (bits >> 16, (bits >> 16) + 1)]
+    if math.isnan(above):           # value is infinite
+        above = below
+    distance = [abs(value - x) if abs(x) != math.inf or x == value
+                else abs(value - math.copysign(2.0 ** 128, value))
+                for x in (below, above)]
+    if distance[0] == distance[1]:
+        assert struct.unpack('=H', lamina.bfloat16.format.pack(kept))[0] % 2 \
+            == 0 or below == above
+    assert kept == (below, above)[distance[1] < distance[0]] \
+        or distance[0] == distance[1] and kept in (below, above)
+
+
+@pytest.mark.parametrize('name', ['float16', 'bfloat16'])
+def test_every_pattern_of_sixteen_bits_comes_back(name):
+    dtype = dtypes[name]
+    for pattern in range(2 ** 16):
+        data = struct.pack('=H', pattern)
+        value, = dtype.format.unpack(data)
+        assert value != value or dtype.format.pack(value) == data
+        assert not math.isnan(value) or math.isnan(wrap(dtype, value))
 
 
 # --- devices ----------------------------------------------------------
@@ -176,10 +225,14 @@ def test_the_default_is_the_cpu():
 def test_read_agrees_with_numpy(where, dtype, data):
     storage = Storage(bytearray(data), where)
     count = len(data) // dtype.itemsize
-    array = np.frombuffer(data, dtype.name, count)
+    if dtype is lamina.bfloat16:
+        upper = np.frombuffer(data, np.uint16, count).astype(np.uint32)
+        array = (upper << 16).view(np.float32)
+    else:
+        array = np.frombuffer(data, dtype.name, count)
     for i in range(count):
         found = storage.read(dtype, i)
-        assert np.array(found, dtype.name).tobytes() == array[i].tobytes() \
+        assert np.array(found, array.dtype).tobytes() == array[i].tobytes() \
             or dtype.category != 1      # any true byte is True; NaN's bits
         assert found == array[i] or found != found and array[i] != array[i]
     assert storage.elements(dtype).nbytes == count * dtype.itemsize
@@ -191,7 +244,9 @@ def test_write_touches_one_element(dtype):
     storage.write(dtype, 1, 1)
     size = dtype.itemsize
     expected = bytearray(b'\xaa' * 24)
-    expected[size:2 * size] = np.ones(1, dtype.name).tobytes()
+    expected[size:2 * size] = (
+        np.ones(1, np.float32).tobytes()[2:] if dtype is lamina.bfloat16
+        else np.ones(1, dtype.name).tobytes())
     assert storage.bytes == expected
     assert storage.read(dtype, 1) == 1
 
@@ -244,6 +299,21 @@ def test_version_counts_writes():
         storage.write(lamina.uint8, i, i)
     storage.read(lamina.uint8, 0)
     assert storage.version == 5
+
+
+@pytest.mark.parametrize('name', ['float16', 'bfloat16'])
+def test_elements_without_a_cast_are_a_window_too(name):
+    storage = Storage(7)
+    window = storage.elements(dtypes[name])
+    window[0], window[-1] = 1.5, -2
+    assert list(window) == window.tolist() == [1.5, 0.0, -2.0]
+    assert len(window) == 3 and window.nbytes == 6
+    assert storage.read(dtypes[name], 2) == -2
+    for index in (3, -4):
+        with pytest.raises(IndexError):
+            window[index]
+        with pytest.raises(IndexError):
+            window[index] = 1
 
 
 # --- memory that somebody else owns ----------------------------------

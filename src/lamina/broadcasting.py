@@ -42,21 +42,27 @@ def broadcast_shapes(*shapes):
     return tuple(result)
 
 
+SHORT = dict(zip("bool u8 i8 i16 i32 i64 f16 bf16 f32 f64".split(),
+                 dtypes.values()))
 PROMOTION = """
-            bool     uint8    int32    int64    float32  float64
-   bool     bool     uint8    int32    int64    float32  float64
-   uint8    uint8    uint8    int32    int64    float32  float64
-   int32    int32    int32    int32    int64    float32  float64
-   int64    int64    int64    int64    int64    float32  float64
-   float32  float32  float32  float32  float32  float32  float64
-   float64  float64  float64  float64  float64  float64  float64
+        bool u8   i8   i16  i32  i64  f16  bf16 f32  f64
+   bool bool u8   i8   i16  i32  i64  f16  bf16 f32  f64
+   u8   u8   u8   i16  i16  i32  i64  f16  bf16 f32  f64
+   i8   i8   i16  i8   i16  i32  i64  f16  bf16 f32  f64
+   i16  i16  i16  i16  i16  i32  i64  f16  bf16 f32  f64
+   i32  i32  i32  i32  i32  i32  i64  f16  bf16 f32  f64
+   i64  i64  i64  i64  i64  i64  i64  f16  bf16 f32  f64
+   f16  f16  f16  f16  f16  f16  f16  f16  f32  f32  f64
+   bf16 bf16 bf16 bf16 bf16 bf16 bf16 f32  bf16 f32  f64
+   f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f64
+   f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64
 """
 
 
 def read_table(text):
-    """{(row, column): entry} of a table of dtype names."""
+    """{(row, column): entry} of a table of short names of dtypes."""
     columns, *rows = [line.split() for line in text.strip().splitlines()]
-    return {(dtypes[row[0]], dtypes[column]): dtypes[entry]
+    return {(SHORT[row[0]], SHORT[column]): SHORT[entry]
             for row in rows for column, entry in zip(columns, row[1:])}
 
 

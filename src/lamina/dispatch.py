@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import lamina.strides as strides
 from lamina.storage import (
-    Storage, as_device, bool_, cpu, device, dtypes, float32, float64, int32,
-    int64,
+    Storage, as_device, bfloat16, bool_, cpu, device, dtypes, float16, float32,
+    float64, int16, int32, int64, int8, uint8,
 )
 from lamina.strides import (
     Geometry, Tensor, as_dtype, element, empty, empty_like, flat, method,
@@ -582,7 +582,9 @@ try:
 except ImportError:
     np = None           # the python device does without
 
-numpy_dtypes = {d: np.dtype(d.name) for d in dtypes.values()} if np else {}
+# NumPy has no bfloat16: it sees the raw bits
+numpy_dtypes = {d: np.dtype("uint16" if d is bfloat16 else d.name)
+                for d in dtypes.values()} if np else {}
 
 
 def array(x):
@@ -605,7 +607,8 @@ def array(x):
 
 CPU = cpu.bit
 new_storage, new_tensor = Storage.__new__, Tensor.__new__
-dtype_of = {theirs: ours for ours, theirs in numpy_dtypes.items()}
+dtype_of = {theirs: ours for ours, theirs in numpy_dtypes.items()
+            if ours is not bfloat16}
 
 
 def from_array(found):
@@ -614,7 +617,7 @@ def from_array(found):
     dtype = dtype_of.get(found.dtype)
     if dtype is None:
         raise TypeError(f"no dtype for NumPy's {found.dtype}: a kernel gives "
-                        f"an array of one of {', '.join(dtypes)}")
+                        f"an array of one of {', '.join(map(str, dtype_of))}")
     memory, step = found, found.itemsize
     geometry = row_major(found.shape)
     if not found.flags.c_contiguous:
@@ -641,6 +644,19 @@ def own(memory, found, geometry, dtype):
     x.array = found
     x.autograd = None
     return x
+
+
+def widen(bits):
+    """The float32 array of bfloat16's raw bits: they are its upper half."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def narrow(found):
+    """bfloat16's raw bits of an array, rounded as BFloat16.pack does."""
+    bits = found.astype(np.float32).view(np.uint32)
+    rounded = bits + (0x7fff + (bits >> 16 & 1))
+    return (np.where(found != found, bits | 0x400000, rounded)
+            >> 16).astype(np.uint16)
 
 
 define("clone(Tensor self) -> Tensor", strides.clone.__doc__)
@@ -681,16 +697,21 @@ def cpu_copy_(self, src, non_blocking=False):
     if not isinstance(src, Tensor):
         return cpu_fill_(self, src)
     refuse_overlap(self)
-    with np.errstate(invalid="ignore"):     # nan to an integer
-        np.copyto(array(self), array(strides.expand(src, self.shape)),
-                  casting="unsafe")
+    source = array(strides.expand(src, self.shape))
+    with np.errstate(all="ignore"):         # nan to an integer, 1e9 to half
+        if bfloat16 in (self.dtype, src.dtype) and self.dtype != src.dtype:
+            source = (widen(source) if src.dtype is bfloat16
+                      else narrow(source))
+        np.copyto(array(self), source, casting="unsafe")
     self.storage.version += 1
     return self
 
 
 @impl("fill_", "cpu")
 def cpu_fill_(self, value):
-    array(self)[...] = element(self.dtype, value)
+    kept = element(self.dtype, value)
+    array(self)[...] = narrow(np.float32(kept)) if (
+        self.dtype is bfloat16) else kept
     self.storage.version += 1
     return self
 
@@ -874,8 +895,10 @@ def to(self, *args, dtype=None, device=None, copy=False):
     return self
 
 
-for name, target in {"float": float32, "double": float64, "int": int32,
-                     "long": int64, "bool": bool_}.items():
+for name, target in {"half": float16, "bfloat16": bfloat16,
+                     "float": float32, "double": float64, "bool": bool_,
+                     "byte": uint8, "char": int8, "short": int16,
+                     "int": int32, "long": int64}.items():
     setattr(Tensor, name, lambda self, target=target: self.to(target))
 
 
@@ -926,10 +949,12 @@ def from_numpy(ndarray):
     if np is None or not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy() takes a NumPy array, not "
                         f"{type(ndarray).__name__}; for lists: tensor(...)")
-    dtype, step = dtypes.get(ndarray.dtype.name), ndarray.itemsize
+    dtype = dtype_of.get(ndarray.dtype.newbyteorder("="))
+    step = ndarray.itemsize
     if dtype is None:
+        known = ", ".join(d.name for d in dtype_of.values())
         raise TypeError(f"no dtype for a NumPy array of {ndarray.dtype}; "
-                        f"one of {', '.join(dtypes)} is needed: "
+                        f"one of {known} is needed: "
                         f"array.astype('float32')")
     check_shareable(ndarray)
     steps = tuple(s // step for s in ndarray.strides)
@@ -963,6 +988,8 @@ def numpy(self):
                            "records no gradient; use x.detach().numpy()")
     if self.device.type == "meta":
         raise TypeError("a tensor on 'meta' has no data for NumPy")
+    if self.dtype is bfloat16:
+        raise TypeError("NumPy has no bfloat16; use x.float().numpy()")
     return array(self)
 
 

@@ -16,10 +16,16 @@ __all__ = [
     "bool_",
     "bool",
     "uint8",
+    "int8",
+    "int16",
+    "short",
     "int32",
     "int",
     "int64",
     "long",
+    "float16",
+    "half",
+    "bfloat16",
     "float32",
     "float",
     "float64",
@@ -34,17 +40,22 @@ __all__ = [
 class dtype:
     """How one element is read from bytes: its name, size and format.
 
-    `code` is the letter of the standard library's `struct`; `category`
-    orders the kinds of number: 0 bool, 1 integer, 2 floating point.
+    `code` is the letter of the standard library's `struct`, or None with
+    a `format` of its own, which packs and unpacks as a `struct.Struct`
+    does; `category` orders the kinds of number: 0 bool, 1 integer,
+    2 floating point.
     """
 
     __slots__ = ("name", "code", "category", "itemsize", "format")
 
-    def __init__(self, name, code, category):
+    is_complex = False          # no dtype here is
+
+    def __init__(self, name, code, category, format=None):
         self.name = name
         self.code = code
         self.category = category
-        self.format = struct.Struct("=" + code)     # the machine's order
+        # "=": little or big end first, as the machine has it
+        self.format = format or struct.Struct("=" + code)
         self.itemsize = self.format.size
 
     def __repr__(self):
@@ -59,17 +70,46 @@ class dtype:
 
     @property
     def is_signed(self):
-        return self.code in "iqfd"
+        return self.category == 2 or self.code in "bhiq"
+
+
+class BFloat16:
+    """The format of a bfloat16: the upper half of a float32."""
+
+    size = 2
+
+    @staticmethod
+    def pack(value):
+        """Two bytes: float32's upper sixteen bits, rounded to nearest."""
+        bits, = struct.unpack("=I", struct.pack("=f", value))
+        if value != value:
+            bits |= 0x400000        # a digit that is kept: NaN stays NaN
+        else:
+            # more than half of the last place kept carries into it, and
+            # exactly half does where the place is odd
+            bits += 0x7fff + (bits >> 16 & 1)
+        return struct.pack("=H", bits >> 16)
+
+    @staticmethod
+    def unpack(data):
+        """The number of two bytes: sixteen zero bits complete it."""
+        bits, = struct.unpack("=H", data)
+        return struct.unpack("=f", struct.pack("=I", bits << 16))
 
 
 bool_ = dtype("bool", "?", 0)
 uint8 = dtype("uint8", "B", 1)
+int8 = dtype("int8", "b", 1)
+int16 = dtype("int16", "h", 1)
 int32 = dtype("int32", "i", 1)
 int64 = dtype("int64", "q", 1)
+float16 = dtype("float16", "e", 2)
+bfloat16 = dtype("bfloat16", None, 2, BFloat16)
 float32 = dtype("float32", "f", 2)
 float64 = dtype("float64", "d", 2)
 dtypes = {d.name: d for d in (
-    bool_, uint8, int32, int64, float32, float64)}
+    bool_, uint8, int8, int16, int32, int64,
+    float16, bfloat16, float32, float64)}
 
 
 def wrap(dtype, value):
@@ -184,6 +224,39 @@ def _lend(buffer, device):
     return buffer
 
 
+class Elements:
+    """A window on memory for the dtypes that memoryview cannot cast to."""
+
+    __slots__ = ("memory", "dtype")
+
+    def __init__(self, memory, dtype):
+        self.memory = memory
+        self.dtype = dtype
+
+    def _bytes(self, index):
+        size = self.dtype.itemsize
+        start = range(len(self))[index] * size      # -1 is the last one
+        return slice(start, start + size)
+
+    def __getitem__(self, index):
+        data = self.memory[self._bytes(index)]
+        return self.dtype.format.unpack(data)[0]
+
+    def __setitem__(self, index, value):
+        packed = self.dtype.format.pack(value)
+        self.memory[self._bytes(index)] = packed
+
+    def __len__(self):
+        return self.memory.nbytes // self.dtype.itemsize
+
+    @property
+    def nbytes(self):
+        return self.memory.nbytes
+
+    def tolist(self):
+        return list(self)
+
+
 class Storage:
     """A flat run of bytes on a device; dtypes read it, tensors share it.
 
@@ -217,12 +290,14 @@ class Storage:
         return self.buffer if self.device is meta else self.bytes.nbytes
 
     def elements(self, dtype):
-        """The bytes as a flat memoryview of `dtype` elements: no copy.
+        """The bytes as a flat sequence of `dtype` elements: no copy.
 
         Bytes left over at the end, fewer than an element, are not in it.
         """
         whole = self.nbytes() // dtype.itemsize * dtype.itemsize
-        return self.bytes[:whole].cast(dtype.code)
+        memory = self.bytes[:whole]
+        return (Elements(memory, dtype) if dtype in (float16, bfloat16)
+                else memory.cast(dtype.code))
 
     def read(self, dtype, index):
         """Element `index`, as a Python number."""
@@ -260,9 +335,9 @@ def get_default_dtype():
 
 
 def set_default_dtype(dtype):
-    """Make `dtype`, float32 or float64, the one of Python floats."""
+    """Make `dtype`, a floating-point one, that of Python floats."""
     if getattr(dtype, "category", None) != 2:
-        raise TypeError(f"only a floating-point dtype (float32, float64) "
+        raise TypeError(f"only a floating-point dtype, such as float32, "
                         f"can be the default; got {dtype!r}")
     _default["dtype"] = dtype
 
@@ -270,7 +345,9 @@ def set_default_dtype(dtype):
 # PyTorch's other names. Three of them hide a builtin, so they come last,
 # and nothing in this module calls bool, int or float.
 bool = bool_
+short = int16
 int = int32
 long = int64
+half = float16
 float = float32
 double = float64

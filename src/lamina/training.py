@@ -210,8 +210,9 @@ def progress(iterable, label="", note=None, file=None, width=24):
     print(file=file, flush=True)
 
 
-CODES = {"bool": "BOOL", "uint8": "U8", "int32": "I32", "int64": "I64",
-         "float32": "F32", "float64": "F64"}
+CODES = {"bool": "BOOL", "uint8": "U8", "int8": "I8", "int16": "I16",
+         "int32": "I32", "int64": "I64", "float16": "F16",
+         "bfloat16": "BF16", "float32": "F32", "float64": "F64"}
 
 
 def save_file(tensors, path):
