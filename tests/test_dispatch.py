@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+import threading
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ import lamina
 from lamina import dispatch
 from lamina.dispatch import (
     FIRST_LAYER, add_layer, array, backend_kernel, build_call, by_dtype,
-    define, from_array, from_numpy, functions, impl, layers, log_operators,
-    lookup, operators, own, parse_schema, prepare_out,
+    define, fallback, fallbacks, from_array, from_numpy, functions, impl,
+    layers, log_operators, lookup, operators, own, parse_schema, prepare_out,
+    sparse_coo,
 )
 from lamina.storage import device, dtypes
 from lamina.strides import (
@@ -474,7 +476,7 @@ def test_logs_may_be_nested_and_may_end_by_an_error():
             x.fill_("a")
         x.clone()
     assert (outer, inner) == (["abs", "t", "clone"], ["abs"])
-    assert dispatch.included == 0 and not log_operators.active
+    assert dispatch.included == 0 and not dispatch.here.logs
 
 
 # --- forms that write -------------------------------------------------
@@ -843,3 +845,265 @@ def test_an_empty_out_gets_memory_for_its_own_dtype():
     base = lamina.zeros(4)
     with pytest.raises(RuntimeError, match='view'):
         lamina.abs(x, out=base[0:0])
+
+
+# --- kernels for layouts, and for whole devices -----------------------
+
+@pytest.fixture
+def mine():
+    """A device that is gone after the test, with its fallbacks."""
+    before = dict(fallbacks)
+    yield device.register("mine")
+    del device.known["mine"]
+    fallbacks.clear()
+    fallbacks.update(before)
+    for operator in operators.values():
+        operator.table.clear()
+        for keys in [k for k in operator.kernels if k & (1 << 3)]:
+            del operator.kernels[keys]
+
+
+def over_the_same_bytes(x, device):
+    return Tensor(lamina.Storage(x.storage.buffer, device), x.geometry,
+                  x.dtype)
+
+
+def test_a_kernel_serves_one_device_and_one_layout(declare):
+    op = declare("t3_where(Tensor self) -> Tensor")
+    impl("t3_where", "cpu")(lambda self: "cpu")
+    impl("t3_where", "cpu", layout=sparse_coo)(lambda self: "cpu sparse")
+    impl("t3_where", layout=sparse_coo)(lambda self: "any sparse")
+    one, two, three = (device(d).bit for d in ("python", "cpu", "meta"))
+    assert lookup(op, two)(None) == "cpu"
+    assert lookup(op, two | sparse_coo.bit)(None) == "cpu sparse"
+    assert lookup(op, three | sparse_coo.bit)(None) == "any sparse"
+    with pytest.raises(NotImplementedError, match="one for cpu, every device "
+                       "sparse_coo, cpu sparse_coo"):
+        lookup(op, one)
+
+
+def test_no_dense_kernel_is_taken_for_another_layout(declare):
+    op = declare("t3_dense(Tensor self) -> Tensor", inplace=True,
+                 kernel=lambda self: self)
+    impl("t3_dense", "cpu")(lambda self: self)
+    for name in ("t3_dense", "t3_dense_"):
+        with pytest.raises(NotImplementedError) as error:
+            lookup(operators[name], device("cpu").bit | sparse_coo.bit)
+        assert "layout sparse_coo" in str(error.value)
+        assert "x.to_dense()" in str(error.value)
+        assert f"@impl('{name}', 'cpu', layout=sparse_coo)" in str(error.value)
+    assert lookup(op, device("cpu").bit)
+
+
+def test_a_kernel_without_devices_serves_all(declare):
+    declare("t3_all(Tensor self) -> Tensor")
+    impl("t3_all")(lambda self: self.device.type)
+    assert [x.t3_all() for x in three(1.0)] == ["python", "cpu", "meta"]
+
+
+def test_a_device_from_outside_with_one_fallback(mine):
+    calls = []
+
+    @fallback("mine")
+    def by_way_of_python(operator, *args):
+        calls.append(operator.schema.full_name)
+        there = [over_the_same_bytes(a, "python") if isinstance(a, Tensor)
+                 else a for a in args]
+        result = lookup(operator, device("python").bit)(*there)
+        return (args[0] if operator.schema.is_write
+                else over_the_same_bytes(result, "mine"))
+
+    x = lamina.tensor([[-1.0, 2.0], [3.0, -4.0]], device="mine")
+    y = x.t().abs()
+    assert y.device is mine and y.tolist() == [[1.0, 3.0], [2.0, 4.0]]
+    x[0].abs_()
+    assert x.tolist() == [[1.0, 2.0], [3.0, -4.0]]
+    out = lamina.empty(0, device="mine")
+    assert functions["abs"](x, out=out) is out
+    assert out.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert calls == ["abs", "abs", "copy_", "abs", "copy_"]
+
+
+def test_a_kernel_of_its_own_goes_before_the_fallback(mine):
+    fallback("mine")(lambda operator, *args: "fallback")
+    x = lamina.empty(2, device="mine")
+    assert x.abs() == "fallback"
+    impl("abs", "mine")(lambda self: "own")
+    assert x.abs() == "own" and x.clone() == "fallback"
+    assert x.view(2, 1).shape == (2, 1)     # a view serves every device
+
+
+def test_without_fallback_a_new_device_has_no_kernels(mine):
+    with pytest.raises(NotImplementedError, match="device 'mine'"):
+        lamina.empty(2, device="mine").abs()
+
+
+# --- modes ------------------------------------------------------------
+
+class Recording(lamina.TorchDispatchMode):
+    def __init__(self, answer=None):
+        self.seen, self.answer = [], answer
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen.append((func.schema.full_name, types, args, kwargs))
+        if self.answer is not None:
+            return self.answer
+        return func(*args, **kwargs)
+
+
+def test_a_mode_sees_the_call_as_it_was_written(declare):
+    declare("t3_named(Tensor self, int a=1, int b=2, *, Scalar alpha=1) "
+            "-> Tensor", kernel=lambda self, a, b, alpha: (a, b, alpha))
+    x = lamina.ones(2)
+    with Recording() as mode:
+        assert x.t3_named() == (1, 2, 1)
+        assert x.t3_named(b=5, alpha=2.0) == (1, 5, 2.0)
+        out = lamina.empty(0)
+        assert functions["abs"](x, out=out) is out
+    assert [(name, args[1:], kwargs) for name, _, args, kwargs
+            in mode.seen] == [("t3_named", (), {}),
+                              ("t3_named", (1, 5), {"alpha": 2.0}),
+                              ("abs.out", (), {"out": out})]
+    assert all(types == (Tensor,) for _, types, _, _ in mode.seen)
+    x.abs()
+    assert len(mode.seen) == 3 and dispatch.included == 0
+
+
+def test_a_mode_answers_in_place_of_the_kernel():
+    x = lamina.ones(2)
+    with Recording(answer="nothing") as mode:
+        assert x.abs() == "nothing"
+    assert x.abs().tolist() == [1.0, 1.0] and len(mode.seen) == 1
+
+
+def test_modes_nest_and_the_last_is_asked_first():
+    class Twice(lamina.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(func(*args, **kwargs))
+
+    x = lamina.tensor([-1.0])
+    with Recording() as outer, Twice(), Recording() as inner:
+        x.abs()
+    assert [s[0] for s in inner.seen] == ["abs"]
+    assert [s[0] for s in outer.seen] == ["abs", "abs"]
+
+
+def test_a_mode_ends_by_an_error_too():
+    class Refusing(lamina.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            raise ValueError(func.schema.name)
+
+    x = lamina.ones(1)
+    with pytest.raises(ValueError, match="clone"):
+        with Refusing():
+            with pytest.raises(ValueError, match="abs"):
+                x.abs()
+            x.clone()
+    assert not dispatch.here.modes and dispatch.included == 0
+    with pytest.raises(NotImplementedError, match="__torch_dispatch__"):
+        with lamina.TorchDispatchMode():
+            x.abs()
+
+
+def test_logs_and_modes_are_on_in_their_own_thread_only():
+    x, inside = lamina.ones(1), []
+    begun, done = threading.Event(), threading.Event()
+
+    def work():
+        x.abs()                         # nobody listens here
+        with log_operators() as log:
+            begun.set()
+            done.wait(10)
+            x.clone()
+        inside.append(log)
+
+    with log_operators() as log, Recording() as mode:
+        thread = threading.Thread(target=work)
+        thread.start()
+        begun.wait(10)
+        x.t()
+    x.detach()                          # the other thread's is still open
+    assert dispatch.included & dispatch.LOG
+    done.set()
+    thread.join()
+    assert log == ["t"] == [s[0] for s in mode.seen]
+    assert inside == [["clone"]] and dispatch.included == 0
+
+
+# --- classes that ask for the call ------------------------------------
+
+class Wrapped:
+    def __init__(self, value):
+        self.value = value
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        plain = [a.value if isinstance(a, Wrapped) else a for a in args]
+        return cls, func, types, func(*plain, **(kwargs or {}))
+
+
+class Inner(Wrapped):
+    pass
+
+
+class Shy(Wrapped):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return NotImplemented
+
+
+def test_a_class_around_a_tensor_gets_the_call():
+    x = lamina.tensor([-1.0, 2.0])
+    cls, func, types, result = functions["abs"](Wrapped(x))
+    assert (cls, func, types) == (Wrapped, functions["abs"], (Wrapped,))
+    assert result.tolist() == [1.0, 2.0]
+    out = lamina.empty(0)
+    assert functions["abs"](Wrapped(x), out=out)[3] is out
+    assert x.copy_(Wrapped(x))[0] is Wrapped
+
+
+def test_subclasses_are_asked_first_then_from_the_left():
+    x = lamina.zeros(1)
+    copy_ = functions["copy_"]
+    assert copy_(Wrapped(x), Inner(x))[::2] == (Inner, (Inner, Wrapped))
+    assert copy_(Inner(x), Wrapped(x))[0] is Inner
+    assert copy_(Shy(x), Inner(x))[::2] == (Inner, (Shy, Inner))
+    with pytest.raises(TypeError, match="copy_.*Shy"):
+        copy_(x, Shy(x))
+
+
+def test_a_class_that_does_not_ask_is_refused_as_before():
+    with pytest.raises(TypeError, match="must be a Tensor, not object"):
+        functions["abs"](object())
+    assert lamina.is_tensor_like(Wrapped(1))
+    assert lamina.is_tensor_like(lamina.zeros(1))
+    assert not lamina.is_tensor_like(1.0)
+
+
+def test_overloads_and_composites_are_handed_over_whole(declare):
+    declare("t3_over(Tensor self) -> Tensor", composite=lambda x: x.abs())
+    declare("t3_over.two(Tensor self, Tensor other) -> Tensor",
+            composite=lambda x, y: x.abs())
+    x = lamina.tensor([-3.0])
+    assert functions["t3_over"](Wrapped(x))[3].tolist() == [3.0]
+    assert functions["t3_over"](x, Wrapped(x))[1] is functions["t3_over"]
+
+
+def test_a_subclass_may_ask_and_compute_without_being_asked():
+    class Loud(Tensor):
+        asked = []
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            cls.asked.append(func.__name__)
+            with dispatch.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
+
+    x = lamina.tensor([-1.0])
+    loud = Loud(x.storage, x.geometry, x.dtype)
+    assert loud.abs().tolist() == [1.0] and Loud.asked == ["abs"]
+
+
+def test_plain_tensors_do_not_come_by_the_protocol(monkeypatch):
+    monkeypatch.setattr(dispatch, "keys_of", None)
+    assert lamina.tensor([-1.0]).abs().tolist() == [1.0]

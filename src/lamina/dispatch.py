@@ -4,9 +4,11 @@ Exported from chapters/03_dispatch.ipynb by `course export`; edit the chapter,
 not this file.
 """
 
+import functools
 import operator as builtin
 import re
 import sys
+import threading
 from collections import namedtuple
 from typing import NamedTuple
 
@@ -32,6 +34,12 @@ __all__ = [
     "array",
     "from_array",
     "from_numpy",
+    "fallback",
+    "layout",
+    "strided",
+    "sparse_coo",
+    "TorchDispatchMode",
+    "is_tensor_like",
 ]
 
 
@@ -135,22 +143,44 @@ class Operator:
         self.result = (namedtuple(schema.name, schema.outputs)
                        if schema.outputs else None)
 
+    def __call__(self, *args, **kwargs):
+        return self.call(*args, **kwargs)
+
     def __repr__(self):
         return f"<operator {self.schema}>"
 
 
+class layout(NamedTuple):
+    """How a tensor keeps its elements; `strided` has no bit of its own."""
+
+    name: str
+    bit: int
+
+    def __repr__(self):
+        return f"lamina.{self.name}"
+
+
+FIRST_LAYOUT = 1 << 12      # above the devices
+strided = layout("strided", 0)
+sparse_coo = layout("sparse_coo", FIRST_LAYOUT)
+layouts = {each.bit: each for each in (strided, sparse_coo)}
+LAYOUTS = sum(layouts)
+
+
 layers = {}
-FIRST_LAYER = 1 << 16
+FIRST_LAYER = 1 << 16       # above the bits of devices and layouts
+MODE, FUNCTION = 1 << 40, 1 << 41       # above the bits of all layers
 
 
-def add_layer(wrap):
+def add_layer(wrap, bit=None):
     """Put a layer above the devices, and above the layers so far.
 
     `wrap(operator, kernel)` gives the function to call in place of
     `kernel` for tensors that have the layer's bit, which is returned. A
-    cell that is run again puts its layer where it was.
+    cell that is run again puts its layer where it was. Two layers of this
+    chapter have reserved bits, above all others.
     """
-    bit = FIRST_LAYER << len(layers)
+    bit = bit or FIRST_LAYER << len(layers)
     for known, other in layers.items():
         if "<" not in wrap.__qualname__ and (
                 (other.__module__, other.__qualname__)
@@ -169,7 +199,9 @@ def resolve(operator, keys):
     the bottom stands the kernel of the one device that is left.
     """
     top = 1 << keys.bit_length() - 1 if keys else 0
-    if operator.composite:
+    if top == FUNCTION:
+        found = overridden(operator)
+    elif operator.composite:
         found = operator.composite
     elif top >= FIRST_LAYER:
         found = layers[top](operator, lookup(operator, keys ^ top))
@@ -184,8 +216,12 @@ def lookup(operator, keys):
     return operator.table.get(keys) or resolve(operator, keys)
 
 
+fallbacks = {}      # what serves all operators of a device or layout
+
+
 def backend_kernel(operator, keys):
-    """The kernel of the device in `keys`, or an error that says why not."""
+    """The kernel for the device and layout in `keys`, or an error that
+    says why there is none."""
     name = operator.schema.full_name
     devices = [d for d in device.known.values() if d.bit & keys]
     if not devices:
@@ -195,20 +231,40 @@ def backend_kernel(operator, keys):
             f"{name}(): expected all tensors to be on one device; got "
             f"{' and '.join(repr(str(d)) for d in devices)}; move one with "
             f".to(...)")
-    kernel = operator.kernels.get(keys) or operator.kernels.get(0)
-    if kernel is None and operator.base:
+    kind = keys & LAYOUTS
+    kernel = operator.kernels.get(keys) or operator.kernels.get(kind)
+    if kernel is None and operator.base and not kind:
         plain = operator.base.composite or backend_kernel(operator.base, keys)
         kernel = writing(operator, plain)
     if kernel is None:
-        have = [str(d) for d in device.known.values()
-                if d.bit in operator.kernels]
-        raise NotImplementedError(
-            f"{name}(): there is no kernel for device '{devices[0]}'; there "
-            f"is one for {', '.join(have) or 'none'}. "
-            + (f"Register one: @impl({name!r}, '{devices[0]}')"
-               if np or str(devices[0]) != "cpu" else
-               "The device 'cpu' needs NumPy, which is not installed"))
+        found = fallbacks.get(keys) or fallbacks.get(kind)
+        if found is None:
+            raise missing(operator, devices[0], layouts[kind])
+        kernel = functools.partial(found, operator)
     return kernel
+
+
+def named(keys):
+    """What devices and layouts a set holds, in words."""
+    devices = [str(d) for d in device.known.values() if d.bit & keys]
+    kinds = [each.name for each in layouts.values() if each.bit & keys]
+    return " ".join((devices or ["every device"]) + kinds)
+
+
+def missing(operator, device, layout):
+    """The error for an operator without a kernel for such tensors."""
+    name, have = operator.schema.full_name, sorted(operator.kernels)
+    where, rest = f"{name!r}, '{device}'", ""
+    text = f"{name}(): there is no kernel for device '{device}'"
+    if layout.bit:
+        text += f" and layout {layout.name}"
+        where += f", layout={layout.name}"
+        rest = ". Or compute with x.to_dense()"
+    text += f"; there is one for {', '.join(map(named, have)) or 'none'}. "
+    if str(device) == "cpu" and not np:
+        return NotImplementedError(
+            text + "The device 'cpu' needs NumPy, which is not installed")
+    return NotImplementedError(text + f"Register one: @impl({where}){rest}")
 
 
 def as_ints(value):
@@ -288,8 +344,20 @@ def convert(operator, argument, value):
             f"{expected}, not {value!r}") from None
 
 
+class Here(threading.local):
+    """What is switched on in one thread; each thread has its own."""
+
+    def __init__(self):
+        self.logs, self.modes, self.plain = [], [], False
+
+
+here = Here()
+
+
 def keys_of(operator, argument, value):
     """The keys of an argument that is not exactly a Tensor."""
+    if hasattr(type(value), "__torch_function__") and not here.plain:
+        return FUNCTION
     if isinstance(value, Tensor):
         return value.keys
     numbers = argument in operator.numbers
@@ -387,7 +455,9 @@ def keys_text(arguments):
 
 
 def from_outside(value):
-    """NumPy's numbers and arrays as ours; None for anything else."""
+    """NumPy's numbers and arrays as ours; None for what is no operand."""
+    if hasattr(type(value), "__torch_function__"):
+        return value
     if not hasattr(value, "__array_interface__"):
         return None
     return tensor(value) if value.shape else value.item()
@@ -514,6 +584,12 @@ def overloaded(name, choices):
     return call
 
 
+def is_tensor_like(value):
+    """A tensor, or an object whose class has `__torch_function__`."""
+    return isinstance(value, Tensor) or hasattr(type(value),
+                                                "__torch_function__")
+
+
 def fits(operator, args, kwargs):
     """Whether a call has the right names, and tensors in their places."""
     params = operator.schema.arguments
@@ -530,15 +606,16 @@ def fits(operator, args, kwargs):
         v is None or k in operator.numbers or (
             isinstance(v, (list, tuple)) if types[k].startswith("Tensor")
             and types[k].endswith("[]")
-            else types[k].startswith("Tensor") == isinstance(v, Tensor))
+            else types[k].startswith("Tensor") == is_tensor_like(v))
         for k, v in given.items())
 
 
-def impl(name, *devices):
+def impl(name, *devices, layout=strided):
     """Register a kernel: `@impl("abs", "cpu")` above a function.
 
-    The kernel takes the schema's arguments in order, and if it can write
-    its result into a given tensor, that as `out`.
+    Without a device it serves all of them. The kernel takes the schema's
+    arguments in order, and if it can write its result into a given tensor,
+    that as `out`.
     """
     if name not in operators:
         raise ValueError(f"no operator {name!r}" + nearest(name, operators)
@@ -546,11 +623,33 @@ def impl(name, *devices):
 
     def register(kernel):
         operator = operators[name]
-        for each in map(device, devices):
-            if each.type != "cpu" or np:    # cpu is NumPy's
-                operator.kernels[each.bit] = kernel
+        for bit in bits_of(devices):
+            operator.kernels[bit | layout.bit] = kernel
         for form in (operator, *operator.forms):
             form.table.clear()
+        return kernel
+    return register
+
+
+def bits_of(devices):
+    """The bits of the devices; 0, which is all of them, if none is named."""
+    if not devices:
+        return [0]
+    return [each.bit for each in map(device, devices)
+            if each.type != "cpu" or np]        # cpu is NumPy's
+
+
+def fallback(*devices, layout=strided):
+    """Register a kernel for all operators that have none of their own.
+
+    It is given the operator, then its arguments: `@fallback("mine")`
+    above a function `(operator, *args)`.
+    """
+    def register(kernel):
+        for bit in bits_of(devices):
+            fallbacks[bit | layout.bit] = kernel
+        for operator in operators.values():
+            operator.table.clear()
         return kernel
     return register
 
@@ -902,42 +1001,156 @@ for name, target in {"half": float16, "bfloat16": bfloat16,
     setattr(Tensor, name, lambda self, target=target: self.to(target))
 
 
+lock = threading.RLock()
+entered = {}        # how many times a layer's contexts are open
+
+
 def include(bit, on):
     """Put a layer on the way of every call, or take it off again."""
     global included
-    included = included | bit if on else included & ~bit
+    with lock:
+        included = included | bit if on else included & ~bit
+
+
+def enter(bit, step=1):
+    """Include a layer for as long as one of its contexts is open, in any
+    thread."""
+    with lock:
+        entered[bit] = entered.get(bit, 0) + step
+        include(bit, entered[bit] > 0)
 
 
 class log_operators:
     """A context: the names of the operators called in it, in order.
 
         with log_operators() as log: ...
-    """
 
-    active = []
+    It sees the calls of its own thread.
+    """
 
     def __enter__(self):
         self.names = []
-        self.active.append(self.names)
-        include(LOG, True)
+        here.logs.append(self.names)
+        enter(LOG)
         return self.names
 
     def __exit__(self, *exc):
         # by identity: two logs may hold equal lists
-        self.active[:] = [n for n in self.active if n is not self.names]
-        include(LOG, bool(self.active))
+        here.logs[:] = [n for n in here.logs if n is not self.names]
+        enter(LOG, -1)
 
 
 def wrap_log(operator, kernel):
     """A kernel that writes its operator's name into every open log."""
     def logged(*args):
-        for names in log_operators.active:
+        for names in here.logs:
             names.append(operator.schema.full_name)
         return kernel(*args)
     return logged
 
 
 LOG = add_layer(wrap_log)
+
+
+def as_called(operator, args):
+    """What a kernel is given, as `args, kwargs` of the operator's call."""
+    params, given = operator.schema.arguments, list(args)
+    plain = sum(not p.kwarg_only for p in params)
+    kwargs = {p.name: v for p, v in zip(params[plain:], given[plain:])
+              if not is_default(p, v)}
+    given = given[:plain]
+    while given and is_default(params[len(given) - 1], given[-1]):
+        given.pop()
+    return tuple(given), kwargs
+
+
+def is_default(parameter, value):
+    return not isinstance(value, Tensor) and repr(value) == parameter.default
+
+
+def all_tensors(args):
+    """The arguments one by one, those in lists too."""
+    for arg in args:
+        yield from arg if isinstance(arg, (list, tuple)) else (arg,)
+
+
+class TorchDispatchMode:
+    """A context whose `__torch_dispatch__` answers every call in it.
+
+    It is given the operator `func`, the types of the tensors, and the
+    arguments. While it runs its mode is off: `func(*args, **kwargs)` goes
+    on to the mode entered before, or to the kernels. A mode is on in the
+    thread that entered it.
+    """
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        raise NotImplementedError(f"{type(self).__name__} has to define "
+                                  f"__torch_dispatch__")
+
+    def __enter__(self):
+        here.modes.append(self)
+        enter(MODE)
+        return self
+
+    def __exit__(self, *exc):
+        here.modes.remove(self)
+        enter(MODE, -1)
+
+
+def wrap_mode(operator, kernel):
+    """A kernel that asks the mode that this thread entered last."""
+    def asked(*values):
+        if not here.modes:
+            return kernel(*values)
+        mode, (args, kwargs) = here.modes.pop(), as_called(operator, values)
+        types = tuple({type(x): None for x in all_tensors(values)
+                       if isinstance(x, Tensor)})
+        try:
+            return mode.__torch_dispatch__(operator, types, args, kwargs)
+        finally:
+            here.modes.append(mode)
+    return asked
+
+
+add_layer(wrap_mode, MODE)
+
+
+def overridden(operator):
+    """A kernel that hands the call to the classes that ask for it."""
+    def handed(*values):
+        args, kwargs = as_called(operator, values)
+        types = asking(values)
+        for each in types:
+            result = each.__torch_function__(
+                functions[operator.schema.name], types, args, kwargs)
+            if result is not NotImplemented:
+                return result
+        raise TypeError(
+            f"{operator.schema.name}(): no __torch_function__ takes it, of "
+            f"{', '.join(each.__name__ for each in types)}")
+    return handed
+
+
+def asking(values):
+    """The classes with `__torch_function__`: left to right, but a subclass
+    before what it is derived from."""
+    found = []
+    for each in map(type, all_tensors(values)):
+        if hasattr(each, "__torch_function__") and each not in found:
+            at = [i for i, t in enumerate(found) if issubclass(each, t)]
+            found.insert(at[0] if at else len(found), each)
+    return tuple(found)
+
+
+class DisableTorchFunctionSubclass:
+    """A context in which no `__torch_function__` is asked, in its thread.
+    """
+
+    def __enter__(self):
+        self.before, here.plain = here.plain, True
+
+    def __exit__(self, *exc):
+        here.plain = self.before
 
 
 def from_numpy(ndarray):
