@@ -758,7 +758,7 @@ def test_bfloat16_on_the_cpu_without_numpys_help():
 
 def test_own_makes_a_whole_tensor():
     memory = np.arange(4.0)
-    x = own(memory, memory, row_major((4,)), lamina.float64)
+    x = own(memory, lamina.float64)
     y = lamina.tensor([0.0, 1.0, 2.0, 3.0], dtype=lamina.float64)
     for name in ("geometry", "dtype", "_base", "keys", "autograd"):
         assert getattr(x, name) == getattr(y, name)
@@ -1107,3 +1107,14 @@ def test_a_subclass_may_ask_and_compute_without_being_asked():
 def test_plain_tensors_do_not_come_by_the_protocol(monkeypatch):
     monkeypatch.setattr(dispatch, "keys_of", None)
     assert lamina.tensor([-1.0]).abs().tolist() == [1.0]
+
+
+def test_from_array_copies_an_array_with_gaps():
+    memory = np.arange(6.0)
+    for view in (memory[::2], memory[::-1], np.broadcast_to(memory, (2, 6))):
+        x = from_array(view)
+        assert x.tolist() == view.tolist()
+        assert len(x.storage.bytes) == view.size * 8
+        x.fill_(7.0)
+    assert memory.tolist() == [0, 1, 2, 3, 4, 5]
+    assert from_array(memory.reshape(2, 3).T).stride() == (1, 3)

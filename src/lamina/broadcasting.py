@@ -11,12 +11,12 @@ import operator
 
 import lamina.strides as strides
 from lamina.dispatch import (
-    array, build_call, define, from_array, from_outside, functions, impl, np,
-    numpy_dtypes, own, prepare_out,
+    CPU, array, build_call, define, from_array, from_outside, functions, impl,
+    new_tensor, np, numpy_dtypes, own, prepare_out,
 )
 from lamina.storage import bool_, dtypes, get_default_dtype, wrap
 from lamina.strides import (
-    Tensor, element, empty, flat, number_dtype, numel, row_major, write_values,
+    Tensor, element, empty, flat, number_dtype, numel, write_values,
 )
 
 __all__ = ["broadcast_shapes", "promote_types", "result_type", "elementwise"]
@@ -241,19 +241,16 @@ def result_dtypes(rule, refuse):
 
 def unary_kernel(function, plan, results):
     """The kernel of one input: the short way, or the general one."""
-    general, ndarray = general_kernel(function, plan), np.ndarray
+    general = general_kernel(function, plan)
 
     def kernel(self, out=None):
-        geometry = self.geometry
-        if (out is None and self.dtype in results
-                and row_major(geometry.shape) is geometry):
+        if out is None and self.dtype in results:
             a = self.array
             try:
                 found = run_quiet(function, array(self) if a is None else a)
+                return own(found, results[self.dtype])
             except RuntimeError:        # another thread is in the context
-                return general(self)
-            if type(found) is ndarray:
-                return own(found, found, geometry, results[self.dtype])
+                pass
         return general(self, out=out)
     return kernel
 
@@ -263,23 +260,31 @@ def binary_kernel(function, plan, results):
     general, ndarray = general_kernel(function, plan), np.ndarray
 
     def kernel(self, other, alpha=1, out=None):
-        if out is not None or alpha != 1 or not isinstance(self, Tensor):
+        if out is not None or alpha != 1:
             return general(self, other, alpha, out=out)
-        geometry, dtype, a = self.geometry, self.dtype, self.array
-        if isinstance(other, Tensor):
-            short = other.geometry is geometry and other.dtype is dtype
-            b = other.array
-            b = array(other) if b is None else b
-        else:           # NumPy gives a float or an int the array's dtype
-            short, b = dtype.category == 2 and type(other) is not bool, other
-        if short and row_major(geometry.shape) is geometry:
-            try:
-                result = results[dtype]
+        try:
+            dtype, a = self.dtype, self.array
+            result = results[dtype]
+            if type(other) is Tensor:
+                short, b = dtype is other.dtype, other.array
+                b = array(other) if b is None else b
+            else:       # NumPy gives a float or an int the array's dtype
+                short, b = (dtype.category == 2
+                            and type(other) is not bool), other
+            if short:
                 found = run_quiet(function, array(self) if a is None else a, b)
-                if type(found) is ndarray:
-                    return own(found, found, geometry, result)
-            except (KeyError, RuntimeError, OverflowError):
-                pass                    # the general kernel says why
+                if type(found) is not ndarray:
+                    return from_array(found)
+                x = new_tensor(Tensor)              # own(), without a call
+                x.dtype = result
+                x._base = None
+                x.keys = CPU
+                x.array = found
+                x.autograd = None
+                return x
+        except (AttributeError, KeyError, RuntimeError, ValueError,
+                OverflowError):
+            pass                        # the general kernel says why
         return general(self, other)
     return kernel
 

@@ -487,9 +487,9 @@ def build_call(operator, name=None, guard=None):
         lines.append(f"if out is not None: return out_form({passed})")
     if guard:
         lines.insert(0, f"if type({guard}) is not Tensor and not isinstance("
-                        f"{guard}, (Tensor, int, float)):"
-                        f" {guard} = from_outside({guard})")
-        lines.insert(1, f"if {guard} is None: return NotImplemented")
+                        f"{guard}, (Tensor, int, float)):\n            "
+                        f"{guard} = from_outside({guard})\n            "
+                        f"if {guard} is None: return NotImplemented")
     source = TEMPLATE.format(
         name=name, parameters=parameter_list(arguments, out), names=names,
         lines="\n        ".join(lines) or "pass", keys=keys_text(arguments))
@@ -706,6 +706,7 @@ def array(x):
 
 CPU = cpu.bit
 new_storage, new_tensor = Storage.__new__, Tensor.__new__
+ndarray = np.ndarray if np else None
 dtype_of = {theirs: ours for ours, theirs in numpy_dtypes.items()
             if ours is not bfloat16}
 
@@ -717,32 +718,52 @@ def from_array(found):
     if dtype is None:
         raise TypeError(f"no dtype for NumPy's {found.dtype}: a kernel gives "
                         f"an array of one of {', '.join(map(str, dtype_of))}")
-    memory, step = found, found.itemsize
-    geometry = row_major(found.shape)
-    if not found.flags.c_contiguous:
-        order = np.argsort(found.strides, kind="stable")[::-1]
-        memory = found.transpose(order)
-        geometry = Geometry(found.shape,
-                            tuple(s // step for s in found.strides), 0)
-    return own(memory, found, geometry, dtype)
+    if not found.flags.forc and not in_memory_order(found).flags.c_contiguous:
+        found = found.copy()
+    return own(found, dtype)
 
 
-def own(memory, found, geometry, dtype):
-    """A tensor of parts that fit: nothing is checked, for it is on the way
+def in_memory_order(found):
+    """The array with its largest strides first."""
+    order = np.argsort(found.strides, kind="stable")[::-1]
+    return found.transpose(order)
+
+
+def own(found, dtype):
+    """A tensor of a whole array: nothing is checked, for it is on the way
     of every call."""
+    x = new_tensor(Tensor)
+    x.dtype = dtype
+    x._base = None
+    x.keys = CPU
+    x.array = found if type(found) is ndarray else np.asarray(found)
+    x.autograd = None
+    return x
+
+
+def storage_of_array(x):
+    """The storage of a tensor that own() has made."""
+    memory = x.array
+    if not memory.flags.c_contiguous:
+        memory = in_memory_order(memory)
     storage = new_storage(Storage)
     storage.buffer = memory
     storage.device = cpu
     storage.version = 0
-    x = new_tensor(Tensor)
-    x.storage = storage
-    x.geometry = geometry
-    x.dtype = dtype
-    x._base = None
-    x.keys = CPU
-    x.array = found
-    x.autograd = None
-    return x
+    return storage
+
+
+def geometry_of_array(x):
+    """The geometry of a tensor that own() has made."""
+    found = x.array
+    if found.flags.c_contiguous:
+        return row_major(found.shape)
+    step = found.itemsize
+    return Geometry(found.shape, tuple([s // step for s in found.strides]),
+                    0)
+
+
+Tensor.late.update(storage=storage_of_array, geometry=geometry_of_array)
 
 
 def widen(bits):

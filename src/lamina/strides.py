@@ -176,7 +176,13 @@ class Tensor:
                           self.dtype, getattr(self, "requires_grad", False),
                           getattr(self, "grad", None))
 
+    late = {}       # slot -> function of x that fills it when it is asked for
+
     def __getattr__(self, name):
+        if name in self.late:
+            value = self.late[name](self)
+            setattr(self, name, value)
+            return value
         raise AttributeError(f"a tensor has no attribute {name!r}"
                              + nearest(name, dir(type(self))))
 
