@@ -1118,3 +1118,40 @@ def test_from_array_copies_an_array_with_gaps():
         x.fill_(7.0)
     assert memory.tolist() == [0, 1, 2, 3, 4, 5]
     assert from_array(memory.reshape(2, 3).T).stride() == (1, 3)
+
+
+# --- half precision ---------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [lamina.float16, lamina.bfloat16])
+@pytest.mark.parametrize("device", ["cpu", "python"])
+def test_half_precision_is_computed_in_float32_and_rounded_once(
+        dtype, device):
+    define("spread(Tensor self) -> Tensor", inplace=True)
+    seen = []
+
+    @impl("spread", device)
+    def spread(self):
+        seen.append(self.dtype)
+        return self
+
+    @impl("spread", "meta")
+    def meta_spread(self):
+        return empty_like(self)
+    try:
+        x = lamina.tensor([1.0, 2.5, -3.0], dtype=dtype, device=device)
+        y = functions["spread"](x)
+        assert y.dtype is dtype and y.tolist() == x.tolist()
+        z = functions["spread_"](x)
+        assert z is x and x.storage.version == 1
+        out = lamina.empty(0, dtype=dtype, device=device)
+        assert functions["spread"](x, out=out) is out
+        assert out.tolist() == x.tolist() and out.dtype is dtype
+        assert seen == [lamina.float32] * 3
+        assert functions["abs"](x).tolist() == [1, 2.5, 3]
+        assert functions["abs"](x).dtype is dtype
+        assert x[1:].dtype is dtype and x[1:]._base is x    # a view is one
+    finally:
+        for name in ("spread", "spread.out", "spread_"):
+            operators.pop(name)
+            functions.pop(name, None)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import lamina.strides as strides
 from lamina.storage import (
     Storage, as_device, bfloat16, bool_, cpu, device, dtypes, float16, float32,
-    float64, int16, int32, int64, int8, uint8,
+    float64, int16, int32, int64, int8, meta, uint8,
 )
 from lamina.strides import (
     Geometry, Tensor, as_dtype, element, empty, empty_like, flat, method,
@@ -451,6 +451,8 @@ def keys_text(arguments):
             elif a.type == "Tensor?":
                 text = f"(0 if {a.name} is None else {text})"
             texts.append(text)
+        elif a.type == "ScalarType?":
+            texts.append(f"(0 if {a.name} is None else {a.name}.bit)")
     return " | ".join(texts) or "0"
 
 
@@ -720,7 +722,9 @@ def from_array(found):
                         f"an array of one of {', '.join(map(str, dtype_of))}")
     if not found.flags.forc and not in_memory_order(found).flags.c_contiguous:
         found = found.copy()
-    return own(found, dtype)
+    x = own(found, dtype)
+    x.keys |= dtype.bit
+    return x
 
 
 def in_memory_order(found):
@@ -1020,6 +1024,82 @@ for name, target in {"half": float16, "bfloat16": bfloat16,
                      "byte": uint8, "char": int8, "short": int16,
                      "int": int32, "long": int64}.items():
     setattr(Tensor, name, lambda self, target=target: self.to(target))
+
+
+HALVES = (float16, bfloat16)
+AS_THEY_ARE = ("clone", "copy_", "fill_", "_to_copy", "_to_device")
+
+
+def on_tensors(function, value):
+    """The value, with `function` called on each tensor in it."""
+    if isinstance(value, Tensor):
+        return function(value)
+    if type(value) is tuple:
+        return tuple([on_tensors(function, item) for item in value])
+    return value
+
+
+def kernel_of(name, x):
+    """An operator's kernel for x, below all layers."""
+    return lookup(operators[name], x.keys & FIRST_LAYER - 1)
+
+
+def widened(value):
+    """An argument with float32 in place of half precision."""
+    if value is float16 or value is bfloat16:
+        return float32
+    return on_tensors(lambda x: kernel_of("_to_copy", x)(x, float32)
+                      if x.dtype in HALVES else x, value)
+
+
+def planned(operator, args):
+    """The dtypes of an operator's results, as `meta` plans them; where the
+    sizes depend on values and it cannot, the dtype of what is half."""
+    try:
+        found = lookup(operator, meta.bit)(*[on_tensors(
+            lambda x: empty_like(x, device="meta"), a) for a in args])
+    except NotImplementedError:
+        halves = []
+        on_tensors(halves.append, args)
+        found = next(x for x in halves if x.dtype in HALVES)
+    return [x.dtype for x in (
+        found if isinstance(found, tuple) else (found,))]
+
+
+def narrowed(results, dtypes):
+    """Results rounded to the dtypes that were planned."""
+    return [kernel_of("_to_copy", x)(x, dtype)
+            if dtype in HALVES and x.dtype is float32 else x
+            for x, dtype in zip(results, dtypes)]
+
+
+def wrap_half(operator, kernel):
+    """The layer that computes half precision in float32."""
+    schema = operator.schema
+    if schema.is_view or schema.name in AS_THEY_ARE:
+        return kernel
+
+    def computed(*args):
+        dtypes = planned(operator, args)
+        found = kernel(*map(widened, args))
+        if operator.result:
+            return operator.result(*narrowed(found, dtypes))
+        return narrowed([found], dtypes)[0]
+
+    def written(*args):
+        target = args[-1 if is_out_form(operator) else 0]
+        planned(operator, args)         # refuses what does not fit
+        found = kernel(*map(widened, args))
+        if found is target:
+            return target
+        if is_out_form(operator):
+            prepare_out(target, found.shape, target.dtype)
+        return kernel_of("copy_", target)(target, found)
+
+    return written if schema.is_write else computed
+
+
+HALF = float16.bit = bfloat16.bit = add_layer(wrap_half)
 
 
 lock = threading.RLock()

@@ -46,7 +46,7 @@ class dtype:
     2 floating point.
     """
 
-    __slots__ = ("name", "code", "category", "itemsize", "format")
+    __slots__ = ("name", "code", "category", "itemsize", "format", "bit")
 
     is_complex = False          # no dtype here is
 
@@ -57,6 +57,7 @@ class dtype:
         # "=": little or big end first, as the machine has it
         self.format = format or struct.Struct("=" + code)
         self.itemsize = self.format.size
+        self.bit = 0            # of a layer that such tensors have to pass
 
     def __repr__(self):
         return f"lamina.{self.name}"

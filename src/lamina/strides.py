@@ -145,7 +145,7 @@ class Tensor:
         self.geometry = geometry
         self.dtype = dtype
         self._base = None
-        self.keys = storage.device.bit
+        self.keys = storage.device.bit | dtype.bit
         self.array = None
         self.autograd = None
 
