@@ -1155,3 +1155,12 @@ def test_half_precision_is_computed_in_float32_and_rounded_once(
         for name in ("spread", "spread.out", "spread_"):
             operators.pop(name)
             functions.pop(name, None)
+
+
+def test_names_of_two_parts(declare):
+    declare("linalg_t3_half(Tensor x) -> Tensor", kernel=lambda x: x)
+    assert lamina.linalg.t3_half is functions["linalg_t3_half"]
+    assert "t3_half" in dir(lamina.linalg)
+    assert not hasattr(Tensor, "linalg_t3_half")
+    with pytest.raises(AttributeError, match="t3_halv.*t3_half"):
+        lamina.linalg.t3_halv
