@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lamina
-from lamina.matmul import check_matrices, matmul_loops
+from lamina.matmul import chain_cuts, check_matrices, matmul_loops
 from strategies import (
     any_dtypes, float_dtypes, int_dtypes, layouts, number_dtypes, same,
 )
@@ -263,3 +263,397 @@ def test_check_matrices_gives_the_shape(dtype):
     else:
         with pytest.raises(NotImplementedError, match='mm.*bool'):
             check_matrices('mm', a, b, 2)
+
+
+# --- a product and a sum -----------------------------------------------
+
+SUMS = {'addmm': ((2, 3), (2, 4), (4, 3)), 'addmv': ((2,), (2, 4), (4,)),
+        'baddbmm': ((5, 2, 3), (5, 2, 4), (5, 4, 3)),
+        'addbmm': ((2, 3), (5, 2, 4), (5, 4, 3)),
+        'addr': ((2, 3), (2,), (3,))}
+
+
+def plain(name, c, a, b, beta, alpha):
+    product = np.outer(a, b) if name == 'addr' else a @ b
+    if name == 'addbmm':
+        product = product.sum(0, dtype=product.dtype)
+    return (beta * c + alpha * product).astype(c.dtype)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data(), st.sampled_from(sorted(SUMS)), number_dtypes(),
+       st.sampled_from([(1, 1), (2, 3), (1, 0), (3, 1)]))
+def test_a_product_and_a_sum(data, name, dtype, factors):
+    beta, alpha = factors
+    shape, *operands = SUMS[name]
+    shape = data.draw(st.sampled_from([shape, shape[-1:], ()]))
+    c, a, b = (data.draw(layouts(dtype=dtype, shape=s))
+               for s in (shape, *operands))
+    expected = plain(name, np.broadcast_to(c.array(), SUMS[name][0]),
+                     a.array(), b.array(), beta, alpha)
+    for device in (*DEVICES, 'meta'):
+        found = getattr(lamina, name)(c.on(device), a.on(device),
+                                      b.on(device), beta=beta, alpha=alpha)
+        assert found.shape == expected.shape and found.dtype is dtype
+        if device != 'meta':
+            np.testing.assert_array_equal(np.array(found.tolist()), expected)
+
+
+@pytest.mark.parametrize('name', sorted(SUMS))
+def test_sums_in_place_and_out(name, device):
+    c, a, b = (lamina.ones(*s, device=device) for s in SUMS[name])
+    expected = getattr(lamina, name)(c, a, b, alpha=2)
+    out = lamina.empty(0, device=device)
+    assert getattr(lamina, name)(c, a, b, alpha=2, out=out) is out
+    assert getattr(c, name + '_')(a, b, alpha=2) is c
+    assert c.tolist() == out.tolist() == expected.tolist()
+    with pytest.raises(RuntimeError, match='does not fit'):
+        getattr(lamina.ones((), device=device), name + '_')(a, b)
+
+
+@pytest.mark.parametrize('name', sorted(SUMS))
+def test_a_beta_of_zero_reads_nothing(name, device):
+    c, a, b = (lamina.ones(*s, device=device) for s in SUMS[name])
+    c = c * nan
+    found = getattr(lamina, name)(c, a, b, beta=0)
+    assert not any(map(math.isnan, found.reshape(-1).tolist()))
+
+
+def test_factors_of_integers_are_cut(device):
+    c, a, b = (lamina.ones(2, 2, dtype=lamina.int64, device=device)
+               for _ in range(3))
+    assert lamina.addmm(c, a, b, beta=0.7, alpha=1.9).tolist() == [[2, 2]] * 2
+    assert lamina.addmm(c, a, b, beta=-1.9).tolist() == [[1, 1]] * 2
+
+
+def test_addr_promotes_and_takes_bools(device):
+    one = lamina.ones(2, dtype=lamina.int64, device=device)
+    c = lamina.ones(2, 2, dtype=lamina.int64, device=device)
+    assert lamina.addr(c, one, one.float()).dtype is lamina.float32
+    with pytest.raises(RuntimeError, match='addr.*beta.*0.5.*int64'):
+        lamina.addr(c, one, one, beta=0.5)
+    with pytest.raises(RuntimeError, match='addr.*alpha.*True'):
+        lamina.addr(c, one, one, alpha=True)
+    flags = lamina.addr(c.bool(), one.bool(), one.bool(), beta=2, alpha=0)
+    assert flags.tolist() == [[True, True]] * 2
+    with pytest.raises(RuntimeError, match='float32.*int64'):
+        c.addr_(one.float(), one)
+
+
+def test_sums_refuse(ones):
+    a = ones(2, 2)
+    with pytest.raises(RuntimeError, match='addmm.*one dtype.*int64'):
+        lamina.addmm(ones(2, 2, dtype=lamina.int64), a, a)
+    with pytest.raises(NotImplementedError, match='addmm.*bool'):
+        lamina.addmm(ones(2, dtype=lamina.bool_), *[
+            ones(*s, dtype=lamina.bool_) for s in ((2, 0), (0, 2))])
+    for shape in ((3, 2), (1, 2, 2)):
+        with pytest.raises(RuntimeError, match=r'\[2, 2\]'):
+            lamina.addmm(ones(*shape), a, a)
+    with pytest.raises(RuntimeError, match='addbmm'):
+        lamina.addbmm(a, a, a)
+    with pytest.raises(RuntimeError, match='outer.*vectors'):
+        lamina.addr(a, a, a)
+
+
+# --- products without a sum, and of any dimensions ----------------------
+
+@quick
+@given(st.data(), any_dtypes())
+def test_outer_and_kron(data, dtype):
+    a, b = (data.draw(layouts(dtype=dtype, shape=(n,))) for n in (3, 2))
+    c, d = (data.draw(layouts(dtype=dtype)) for _ in range(2))
+    for device in DEVICES:
+        np.testing.assert_array_equal(
+            np.array(a.on(device).outer(b.on(device)).tolist()),
+            np.outer(a.array(), b.array()))
+        found = lamina.kron(c.on(device), d.on(device))
+        assert found.dtype is dtype
+        np.testing.assert_array_equal(
+            np.array(found.tolist()).reshape(found.shape),
+            np.kron(c.array(), d.array()))
+
+
+@quick
+@given(st.data(), number_dtypes())
+def test_tensordot_and_inner(data, dtype):
+    a = data.draw(layouts(dtype=dtype, shape=(2, 3, 4)))
+    b = data.draw(layouts(dtype=dtype, shape=(4, 2, 3)))
+    c = data.draw(layouts(dtype=dtype, shape=(5, 4)))
+    for x, y, dims in ((a, b, ([0, 1], [1, 2])), (a, b, 1), (a, c, 0),
+                       (a, b, ([-1, 0, 1], [0, -2, -1])),
+                       (a, c, (2, 1)), (a, c, [[2], [1]])):
+        expected = np.tensordot(x.array(), y.array(), dims)
+        for device in DEVICES:
+            found = lamina.tensordot(x.on(device), y.on(device), dims)
+            assert found.shape == expected.shape and found.dtype is dtype
+            np.testing.assert_array_equal(
+                np.array(found.tolist()).reshape(found.shape), expected)
+    expected = np.inner(a.array(), c.array())
+    check(agree(lambda x, y: x.inner(y), a, c), a,
+          c._replace(geometry=c.geometry._replace(
+              shape=(4, 5), strides=c.geometry.strides[::-1])))
+    assert lamina.inner(a.on('cpu'), c.on('cpu')).shape == expected.shape
+
+
+def test_tensordot_edges(ones):
+    a, b = ones(2, 1), ones(3, 2)
+    assert lamina.tensordot(a, b, ([1], [0])).shape == (2, 2)
+    assert lamina.tensordot(a, b, lamina.tensor([[1], [0]])).shape == (2, 2)
+    out = lamina.empty(0, device=str(a.device))
+    assert lamina.tensordot(a, b, ([1], [0]), out=out) is out
+    assert lamina.inner(ones(()), b).shape == (3, 2)
+    for dims, word in ((3, '0 to 2'), (-1, '0 to 2'), (1.5, '1.5'),
+                       (([1, 0], [0]), 'as many'), (([1, 1], [0, 0]), 'twice'),
+                       (2, 'differ'), (([0], [0], [0]), 'list')):
+        with pytest.raises(RuntimeError, match=word):
+            lamina.tensordot(a, b, dims)
+    with pytest.raises(IndexError, match='5'):
+        lamina.tensordot(a, b, ([5], [0]))
+    with pytest.raises(RuntimeError, match='outer.*vectors'):
+        lamina.outer(b, b)
+
+
+def test_a_size_of_one_meets_a_sum(device):
+    a = lamina.ones(2, 1, dtype=lamina.int32, device=device)
+    b = lamina.full((3, 2), 5, dtype=lamina.int32, device=device)
+    found = lamina.tensordot(a, b, ([1], [0]))
+    assert found.tolist() == [[15, 15]] * 2 and found.dtype is lamina.int32
+
+
+# --- einsum --------------------------------------------------------------
+
+EQUATIONS = ('i->', 'ij->', 'ij->ji', 'ii', 'ii->i', 'iij->j', 'iji->ij',
+             'i,i', 'i,i->i', 'i,j->ij', 'i,j->ji', 'ij,jk', 'ij,jk->ki',
+             'ij,jk->', 'ij,kj->ik', 'ij,ij->j', 'bij,bjk->bik',
+             'bij,bjk->ikb', 'ij,jk->ij', 'ab,cd->abcd', 'ij,jk,kl->il',
+             'i,i,i->i', 'ij,j,k->k', 'ba', 'Ab,bA', '...', '...->',
+             'i...->...', '...i->i', '...ij,...jk', '...ij,...jk->...ik',
+             'a...,a...->...', 'i...j->j...', '...,i->i...', 'ij,...j->...i')
+
+
+def oracle(equation, arrays):
+    """np.einsum, which says in another way that an ellipsis is summed."""
+    left, arrow, right = equation.partition('->')
+    if arrow and '...' in left and '...' not in right:
+        found = np.einsum(f'{left}->...{right}', *arrays)
+        extra = found.ndim - len(right)
+        return found.sum(tuple(range(extra)), dtype=found.dtype)
+    return np.einsum(equation, *arrays)
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.data(), st.sampled_from(EQUATIONS),
+       st.sampled_from([lamina.float64, lamina.int64]))
+def test_einsum(data, equation, dtype):
+    draw = data.draw
+    terms = equation.partition('->')[0].split(',')
+    size = {c: draw(st.sampled_from([1, 2, 3, 2])) for c in
+            sorted({*equation} - {*'.,->'})}
+    dots = draw(st.lists(st.integers(1, 3), max_size=2))
+
+    def shape(term):
+        front, found, back = term.partition('...')
+        some = dots[draw(st.integers(0, len(dots))):] if found else []
+        one = st.sampled_from([1, 0, 0, 0])
+        return tuple([*(size[c] for c in front),
+                      *(1 if draw(one) else n for n in some),
+                      *(size[c] for c in back)])
+
+    cases = [draw(layouts(dtype=dtype, shape=shape(term))) for term in terms]
+    expected = oracle(equation, [case.array() for case in cases])
+    for device in (*DEVICES, 'meta'):
+        found = lamina.einsum(equation, *[case.on(device) for case in cases])
+        assert found.shape == expected.shape and found.dtype is dtype
+        if device != 'meta':
+            np.testing.assert_array_equal(
+                np.array(found.tolist()).reshape(found.shape), expected)
+
+
+def test_einsum_broadcasts_ones_and_takes_numbers(device):
+    a = lamina.tensor([[1.0], [2.0]], device=device)
+    b = lamina.ones(4, 3, device=device)
+    assert lamina.einsum('ij,jk->ik', a, b).tolist() == [[4.0] * 3, [8.0] * 3]
+    c = lamina.ones(2, 4, device=device)
+    for call in ((c, [0, 1], b, [1, 2]), (c, [0, 1], b, [1, 2], [0, 2]),
+                 ('ij , jk -> i k', [c, b]), (c, [..., 1], b, [1, 2])):
+        assert lamina.einsum(*call).tolist() == [[4.0] * 3] * 2
+
+
+def test_a_diagonal_is_a_view(device):
+    x = lamina.zeros(3, 3, device=device)
+    lamina.einsum('ii->i', x).fill_(7)
+    assert x.tolist() == [[7, 0, 0], [0, 7, 0], [0, 0, 7]]
+    assert lamina.einsum('ij->ji', x)._base is not None
+
+
+def test_sums_of_einsum_are_those_of_sum(device):
+    x = lamina.ones(300, dtype=lamina.uint8, device=device)
+    assert lamina.einsum('i->', x).item() == 300
+    assert lamina.einsum('i,i->', x, x).item() == 300 % 256
+    flags = x[:3].bool()
+    assert lamina.einsum('i,i->i', flags, flags).tolist() == [True] * 3
+
+
+@pytest.mark.parametrize('equation, shapes, word', [
+    ('ij,jk', [(2, 3)], 'names 2 operands; got 1'),
+    ('ij', [(2,)], "'ij' names 2 dimensions, and operand 0 has 1"),
+    ('i', [(2, 3)], 'operand 0 has 2'),
+    ('i..j', [(2, 3)], r"'\.' in 'i\.\.j'"),
+    ('i...j...', [(2, 3)], 'one ellipsis'),
+    ('i1,1k', [(2, 3), (3, 4)], "'1' in 'i1'"),
+    ('ij->ji->ij', [(2, 3)], "the result 'ji->ij'"),
+    ('ij->ijk', [(2, 3)], "'k' in the result"),
+    ('ij->ii', [(2, 3)], "'i' in the result.*once"),
+    ('ii', [(2, 3)], "'i' is 2 and 3 in operand 0"),
+    ('ij,jk', [(2, 3), (4, 5)], "'j' has size 3 .* and 4")])
+def test_einsum_refuses(ones, equation, shapes, word):
+    with pytest.raises(RuntimeError, match=word):
+        lamina.einsum(equation, *[ones(*shape) for shape in shapes])
+
+
+def test_einsum_refuses_calls(ones):
+    with pytest.raises(ValueError, match='equation'):
+        lamina.einsum('ij')
+    with pytest.raises(ValueError, match='60'):
+        lamina.einsum(ones(2, 3), [0, 60])
+    for call in ((2, ones(2)), ('i', 'a'), ('i', 3.0)):
+        with pytest.raises(TypeError, match='einsum'):
+            lamina.einsum(*call)
+
+
+# --- chains, powers, inverses, vectors ----------------------------------
+
+@quick
+@given(st.lists(st.integers(1, 9), min_size=3, max_size=7))
+def test_the_cheapest_order(sizes):
+    def every(i, j):
+        if i == j:
+            return [0]
+        return [a + b + sizes[i] * sizes[k + 1] * sizes[j + 1]
+                for k in range(i, j)
+                for a in every(i, k) for b in every(k + 1, j)]
+
+    def cost(i, j):
+        if i == j:
+            return 0
+        k = cuts[i, j]
+        return (cost(i, k) + cost(k + 1, j)
+                + sizes[i] * sizes[k + 1] * sizes[j + 1])
+
+    last = len(sizes) - 2
+    cuts = chain_cuts(sizes)
+    assert cost(0, last) == min(every(0, last))
+
+
+def test_multi_dot(ones):
+    dot = lamina.linalg.multi_dot
+    a, b, c = ones(2, 3), ones(3, 4), ones(4, 5)
+    assert dot([a, b, c]).shape == (2, 5)
+    assert dot((ones(2), a, b)).shape == (4,)
+    assert dot([ones(2), a, ones(3)]).shape == dot([ones(2)] * 2).shape == ()
+    if str(a.device) != 'meta':
+        assert dot([a, b, c]).tolist() == [[12.0] * 5] * 2
+    for bad, word in (([a], 'two'), ([a, ones(3), b], r'number 1 is \[3\]'),
+                      ([a, a], r'\[2, 3\] times \[2, 3\]'),
+                      ([a, b.long()], 'one dtype'),
+                      ([ones(1, 2, 2), a], r'number 0 is \[1, 2, 2\]')):
+        with pytest.raises(RuntimeError, match=word):
+            dot(bad)
+    with pytest.raises(TypeError, match='tensors'):
+        dot(a)
+
+
+@pytest.mark.parametrize('n', [0, 1, 2, 3, 13])
+@pytest.mark.parametrize('dtype', [lamina.int64, lamina.float64])
+def test_powers(n, dtype, device):
+    x = lamina.tensor([[[1, 1], [1, 0]], [[2, 0], [1, 1]]], dtype=dtype,
+                      device=device)
+    found = lamina.linalg.matrix_power(x, n)
+    assert found.dtype is dtype and x.matrix_power(n).tolist() == (
+        found.tolist())
+    np.testing.assert_array_equal(
+        np.array(found.tolist()),
+        np.linalg.matrix_power(np.array(x.tolist()), n))
+
+
+@quick
+@given(st.data(), st.integers(1, 4), st.sampled_from([(), (3,), (2, 1)]))
+def test_inverses(data, n, batch):
+    layout = data.draw(layouts(
+        dtype=lamina.float64, shape=(*batch, n, n), overlap=False))
+    values = layout.array() + 100 * np.eye(n)
+    for device in DEVICES:
+        x = lamina.tensor(values.tolist(), dtype=lamina.float64,
+                          device=device)
+        found = lamina.linalg.inv(x.transpose(-1, -2)).transpose(-1, -2)
+        np.testing.assert_allclose(np.array(found.tolist()),
+                                   np.linalg.inv(values), atol=1e-12)
+        found = lamina.linalg.matrix_power(x, -2) @ x @ x
+        np.testing.assert_allclose(np.array(found.tolist()), np.broadcast_to(
+            np.eye(n), values.shape), atol=1e-9)
+
+
+def test_inverse_edges(ones, device):
+    inv = lamina.linalg.inv
+    assert inv(ones(0, 2, 2)).shape == (0, 2, 2)
+    assert inv(ones(2, 0, 0)).shape == (2, 0, 0)
+    swapped = lamina.tensor([[0.0, 2.0], [1.0, 0.0]], device=device)
+    assert inv(swapped).tolist() == [[0.0, 1.0], [0.5, 0.0]]
+    with pytest.raises(RuntimeError, match='singular'):
+        inv(lamina.ones(2, 2, device=device))
+    for bad in (ones(2, 3), ones(2)):
+        with pytest.raises(RuntimeError, match='square'):
+            inv(bad)
+        with pytest.raises(RuntimeError, match='square'):
+            lamina.linalg.matrix_power(bad, 2)
+    with pytest.raises(RuntimeError, match='int64'):
+        inv(ones(2, 2).long())
+
+
+@quick
+@given(st.data(), number_dtypes(), st.sampled_from([(3,), (2, 3), (4, 1, 3)]))
+def test_cross(data, dtype, shape):
+    a, b = (data.draw(layouts(dtype=dtype, shape=shape)) for _ in range(2))
+    found = agree(lambda x, y: lamina.linalg.cross(x, y), a, b)
+    x, y = a.array(), b.array()
+    one, two = [1, 2, 0], [2, 0, 1]
+    np.testing.assert_array_equal(
+        np.array(found.tolist()).reshape(shape),
+        x[..., one] * y[..., two] - x[..., two] * y[..., one])
+
+
+def test_cross_and_vecdot_edges(ones):
+    assert lamina.cross(ones(3, 3, 2), ones(3, 3, 2)).shape == (3, 3, 2)
+    assert lamina.cross(ones(1, 3), ones(2, 3)).shape == (2, 3)
+    assert ones(2, 3).cross(ones(2, 3), 1).shape == (2, 3)
+    for call, word in (
+            (lambda: lamina.cross(ones(2, 2), ones(2, 2)), 'size 3'),
+            (lambda: lamina.cross(ones(3), ones(2, 3)), 'as many'),
+            (lambda: lamina.linalg.cross(ones(2, 3), ones(2, 1)), 'size 3'),
+            (lambda: ones(3).cross(ones(3).long()), 'one dtype')):
+        with pytest.raises(RuntimeError, match=word):
+            call()
+    with pytest.raises(NotImplementedError, match='bool'):
+        ones(3).bool().cross(ones(3).bool())
+    dot = lamina.linalg.vecdot
+    assert dot(ones(2, 3), ones(3)).shape == (2,)
+    assert dot(ones(2, 3), ones(2, 3), dim=0).shape == (3,)
+    assert dot(ones(()), ones(())).shape == ()
+    with pytest.raises(RuntimeError, match='float.*int64'):
+        dot(ones(3).long(), ones(3).long())
+
+
+def test_bools_without_elements(device):
+    a, b = (lamina.ones(*s, dtype=lamina.bool_, device=device)
+            for s in ((2, 0), (0, 3)))
+    assert (a @ b).tolist() == [[False] * 3] * 2
+    with pytest.raises(NotImplementedError, match='dot.*bool'):
+        b[:, 0].dot(b[:, 0])
+
+
+def test_an_array_of_numpy_on_the_left():
+    x = lamina.tensor([1.0, 2.0])
+    found = np.ones((3, 2), np.float32) @ x
+    assert isinstance(found, lamina.Tensor) and found.tolist() == [3.0] * 3
+    assert x.__rmatmul__('a') is NotImplemented

@@ -995,6 +995,9 @@ derivative("scatter_add",
 derivative("bmm",
            self=lambda grad, mat2: grad.bmm(mat2.transpose(1, 2)),
            mat2=lambda grad, self: self.transpose(1, 2).bmm(grad))
+derivative("linalg_inv",
+           A=lambda grad, result: -(result.transpose(-1, -2) @ grad
+                                    @ result.transpose(-1, -2)))
 
 
 define("embed(Tensor self, int[] input_size, int[] stride, int offset) "

@@ -4,12 +4,18 @@ Exported from chapters/06_matmul.ipynb by `course export`; edit the chapter,
 not this file.
 """
 
-from lamina.broadcasting import broadcast_shapes, quiet
+from string import ascii_letters
+
+from lamina.broadcasting import broadcast_shapes, quiet, result_type
 from lamina.dispatch import (
-    array, build_call, define, from_array, functions, impl, np, operators,
+    array, build_call, define, from_array, from_outside, functions, impl, np,
+    operators,
 )
 from lamina.storage import wrap
-from lamina.strides import Tensor, empty, numel, select
+from lamina.strides import (
+    Tensor, empty, flat, number_dtype, numel, select, tensor, wrap_dim,
+    write_values,
+)
 
 __all__ = ["matmul_loops"]
 
@@ -22,7 +28,7 @@ def check_matrices(name, a, b, ndim):
     if a.dtype is not b.dtype:
         raise RuntimeError(f"{name}() takes two tensors of one dtype; got "
                            f"{a.dtype} and {b.dtype}: convert one with .to()")
-    if a.dtype.category == 0:
+    if a.dtype.category == 0 and a.numel() and b.numel():
         raise NotImplementedError(f"{name}() is not implemented for "
                                   f"{a.dtype}; convert to a number dtype")
     if a.shape[:-2] != b.shape[:-2]:
@@ -105,6 +111,22 @@ def cpu_bmm(self, mat2):
     return from_array(quiet(np.matmul, array(self), array(mat2)))
 
 
+def dot(self, tensor):
+    if self.dim() != 1 or tensor.dim() != 1 or self.shape != tensor.shape:
+        raise RuntimeError(f"dot() takes two vectors of one length; got "
+                           f"{list(self.shape)} and {list(tensor.shape)}")
+    if self.dtype.category == 0:
+        raise NotImplementedError("dot() is not implemented for bool; "
+                                  "(a & b).any() is its counterpart")
+    return self.unsqueeze(0).mm(tensor.unsqueeze(1)).squeeze()
+
+
+define("dot(Tensor self, Tensor tensor) -> Tensor",
+       "The sum of the products of two vectors' elements.", composite=dot)
+define("vdot(Tensor self, Tensor other) -> Tensor",
+       "dot(), for numbers that are not complex.", composite=dot)
+
+
 def matmul(self, other):
     a, b = self.dim(), other.dim()
     if not a or not b:
@@ -114,8 +136,10 @@ def matmul(self, other):
     check_inner("matmul", self.shape, other.shape, other.shape[-min(b, 2)])
     if a == 2 and b == 2:
         return self.mm(other)
+    if a == 1 and b == 1:
+        return self.dot(other)
     if a == 1:
-        return (self.unsqueeze(0) @ other).squeeze(-2 if b > 1 else 0)
+        return (self.unsqueeze(0) @ other).squeeze(-2)
     if b == 1:
         return (self @ other.unsqueeze(1)).squeeze(-1)
     if b == 2:
@@ -138,16 +162,19 @@ define("matmul(Tensor self, Tensor other) -> Tensor",
        "counts as a row on the left and a column on the right, and batches "
        "broadcast.", composite=matmul)
 
+
+def reflected_matmul(self, *others):
+    other = others[0] if len(others) == 1 else None
+    if not isinstance(other, Tensor):
+        other = from_outside(other)
+    if not isinstance(other, Tensor):
+        return NotImplemented
+    return functions["matmul"](other, self)
+
+
 Tensor.__matmul__ = build_call(operators["matmul"], "__matmul__",
                                guard="other")
-Tensor.__rmatmul__ = lambda self, other: functions["matmul"](other, self)
-
-
-def dot(self, tensor):
-    if self.dim() != 1 or tensor.dim() != 1 or self.shape != tensor.shape:
-        raise RuntimeError(f"dot() takes two vectors of one length; got "
-                           f"{list(self.shape)} and {list(tensor.shape)}")
-    return self.matmul(tensor)
+Tensor.__rmatmul__ = reflected_matmul
 
 
 def mv(self, vec):
@@ -162,10 +189,512 @@ def linear(input, weight, bias):
     return out if bias is None else out + bias
 
 
-define("dot(Tensor self, Tensor tensor) -> Tensor",
-       "The sum of the products of two vectors' elements.", composite=dot)
 define("mv(Tensor self, Tensor vec) -> Tensor",
        "The product of a matrix and a vector.", composite=mv)
 define("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
        "input @ weight.T + bias: weight has a row for each output.",
        composite=linear)
+
+
+def blend(name, self, product, beta, alpha):
+    """beta * self + alpha * product, in the product's shape and dtype."""
+    if product.dtype.category == 0:
+        raise NotImplementedError(f"{name}() is not implemented for bool")
+    if self.dtype is not product.dtype:
+        raise RuntimeError(f"{name}() takes tensors of one dtype; got "
+                           f"{self.dtype} and a product of {product.dtype}")
+    self.expand(product.shape)          # refuses what does not fit
+    if product.dtype.category < 2:
+        beta, alpha = int(beta), int(alpha)
+    if alpha != 1:
+        product = product * alpha
+    if beta == 0:
+        return product
+    return product + (self if beta == 1 else self * beta)
+
+
+def rows_of_batches(name, batch1, batch2):
+    """The sum of a batch's products, as one product of long rows."""
+    check_matrices(name, batch1, batch2, 3)
+    b, n, k = batch1.shape
+    return batch1.transpose(0, 1).reshape(n, b * k).mm(
+        batch2.reshape(b * k, batch2.shape[2]))
+
+
+def addmm(self, mat1, mat2, beta, alpha):
+    return blend("addmm", self, mat1.mm(mat2), beta, alpha)
+
+
+def addmv(self, mat, vec, beta, alpha):
+    return blend("addmv", self, mat.mv(vec), beta, alpha)
+
+
+def baddbmm(self, batch1, batch2, beta, alpha):
+    return blend("baddbmm", self, batch1.bmm(batch2), beta, alpha)
+
+
+def addbmm(self, batch1, batch2, beta, alpha):
+    product = rows_of_batches("addbmm", batch1, batch2)
+    return blend("addbmm", self, product, beta, alpha)
+
+
+for function, names, doc in [
+        (addmm, "mat1 mat2", "mat1 @ mat2"), (addmv, "mat vec", "mat @ vec"),
+        (baddbmm, "batch1 batch2", "batch1 @ batch2"),
+        (addbmm, "batch1 batch2", "(batch1 @ batch2).sum(0)")]:
+    first, second = names.split()
+    define(f"{function.__name__}(Tensor self, Tensor {first}, Tensor "
+           f"{second}, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+           f"beta * self + alpha * {doc}.", composite=function,
+           inplace=True)
+
+
+def outer(self, vec2):
+    if self.dim() != 1 or vec2.dim() != 1:
+        raise RuntimeError(f"outer() takes two vectors; got "
+                           f"{list(self.shape)} and {list(vec2.shape)}")
+    return self.unsqueeze(1) * vec2
+
+
+def kron(self, other):
+    ndim = max(self.dim(), other.dim())
+    blocks, inside = ((1,) * (ndim - x.dim()) + x.shape
+                      for x in (self, other))
+    big = self.reshape([s for size in blocks for s in (size, 1)])
+    small = other.reshape([s for size in inside for s in (1, size)])
+    return (big * small).reshape([a * b for a, b in zip(blocks, inside)])
+
+
+define("outer(Tensor self, Tensor vec2) -> Tensor",
+       "The products of each element with each.", composite=outer)
+define("ger(Tensor self, Tensor vec2) -> Tensor", "outer().",
+       composite=outer)
+define("kron(Tensor self, Tensor other) -> Tensor",
+       "A block for each element: it, times all of other.",
+       composite=kron)
+
+
+def addr(self, vec1, vec2, beta, alpha):
+    dtype = result_type(self, vec1, vec2)
+    for name, factor in (("beta", beta), ("alpha", alpha)):
+        kind = number_dtype(factor).category
+        if kind == 2 > dtype.category or kind == 0 < dtype.category:
+            raise RuntimeError(f"addr(): {name} is {factor!r}, and the "
+                               f"result is {dtype}: give a factor of its "
+                               f"kind")
+    if dtype.category == 0:
+        beta, alpha = bool(beta), bool(alpha)
+    product = vec1.outer(vec2)
+    self.expand(product.shape)
+    if alpha != 1:
+        product = product * alpha
+    if beta == 0:
+        return product.to(dtype)
+    return product + (self if beta == 1 else self * beta)
+
+
+define("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, "
+       "Scalar alpha=1) -> Tensor", "beta * self + alpha * outer(vec1, "
+       "vec2).", composite=addr, inplace=True)
+
+
+def tensordot(self, other, dims_self, dims_other):
+    if len(dims_self) != len(dims_other):
+        raise RuntimeError(f"tensordot(): as many dimensions of one as of "
+                           f"the other; got {list(dims_self)} and "
+                           f"{list(dims_other)}")
+    xs = [wrap_dim(d, self.dim()) for d in dims_self]
+    ys = [wrap_dim(d, other.dim()) for d in dims_other]
+    if len(set(xs)) < len(xs) or len(set(ys)) < len(ys):
+        raise RuntimeError(f"tensordot(): a dimension is there twice in "
+                           f"{list(dims_self)} or {list(dims_other)}")
+    for d, e in zip(xs, ys):
+        if self.shape[d] != other.shape[e]:
+            if 1 not in (self.shape[d], other.shape[e]):
+                raise RuntimeError(
+                    f"tensordot(): dimension {d} of {list(self.shape)} and "
+                    f"{e} of {list(other.shape)} differ")
+            # a size of 1 meets the sum of the others
+            self = self.sum(d, keepdim=True, dtype=self.dtype)
+            other = other.sum(e, keepdim=True, dtype=other.dtype)
+    left = [d for d in range(self.dim()) if d not in xs]
+    right = [e for e in range(other.dim()) if e not in ys]
+    rows, columns = ([x.shape[d] for d in dims] for x, dims in
+                     ((self, left), (other, right)))
+    summed = numel(self.shape[d] for d in xs)
+    return self.permute(left + xs).reshape(numel(rows), summed).mm(
+        other.permute(ys + right).reshape(summed, numel(columns))).reshape(
+        rows + columns)
+
+
+define("tensordot(Tensor self, Tensor other, int[] dims_self, "
+       "int[] dims_other) -> Tensor",
+       "The sum of products over some dimensions of each.",
+       composite=tensordot)
+
+
+def tensordot_of(a, b, dims=2, out=None):
+    """The sum of products over dimensions: `dims` of them, or two lists.
+
+    RuntimeError if the sizes differ.
+    """
+    if hasattr(dims, "tolist"):
+        dims = dims.tolist()
+    if isinstance(dims, int) and not isinstance(dims, bool):
+        if not 0 <= dims <= min(a.dim(), b.dim()):
+            raise RuntimeError(f"tensordot(): dims is {dims}; expected 0 to "
+                               f"{min(a.dim(), b.dim())} for tensors of "
+                               f"{a.dim()} and {b.dim()} dimensions")
+        dims = range(a.dim() - dims, a.dim()), range(dims)
+    elif not isinstance(dims, (tuple, list)) or len(dims) != 2:
+        raise RuntimeError(f"tensordot(): dims is a number, or a list of "
+                           f"dimensions for each tensor; got {dims!r}")
+    xs, ys = ([d] if isinstance(d, int) else list(d) for d in dims)
+    return operators["tensordot"].call(a, b, xs, ys, out=out)
+
+
+def inner(self, other):
+    if not self.dim() or not other.dim():
+        return self * other
+    return operators["tensordot"].call(self, other, [-1], [-1])
+
+
+tensordot_of.__name__ = tensordot_of.__qualname__ = "tensordot"
+functions["tensordot"] = tensordot_of
+define("inner(Tensor self, Tensor other) -> Tensor",
+       "The products of all rows with all rows.", composite=inner)
+
+
+def labels_of(term, ndim, place):
+    """A label for each dimension: a letter, or a number for one of an
+    ellipsis, counted from the right."""
+    front, dots, back = term.partition("...")
+    for letter in front + back:
+        if not (letter.isascii() and letter.isalpha()):
+            raise RuntimeError(f"einsum(): {letter!r} in {term!r} is no "
+                               f"letter, nor part of one ellipsis")
+    rest = ndim - len(front + back)
+    if rest < 0 or rest and not dots:
+        raise RuntimeError(f"einsum(): {term!r} names {len(front + back)} "
+                           f"dimensions, and operand {place} has {ndim}")
+    return [*front, *reversed(range(rest)), *back]
+
+
+def result_labels(term, used):
+    """The labels of the result; without an arrow, those used once, in
+    alphabetical order."""
+    dots = sorted({label for label in used if isinstance(label, int)})[::-1]
+    letters = [label for label in used if isinstance(label, str)]
+    if term is None:
+        return dots + sorted(x for x in letters if letters.count(x) == 1)
+    front, _, back = term.partition("...")
+    for letter in front + back:
+        if letter not in letters or (front + back).count(letter) > 1:
+            raise RuntimeError(f"einsum(): {letter!r} in the result "
+                               f"{term!r} must be in an operand, and once "
+                               f"in the result")
+    return [*front, *(dots if "..." in term else ()), *back]
+
+
+def take_diagonals(x, labels, place):
+    """x with one dimension for each label, and the labels once each."""
+    sizes, steps = {}, {}
+    for label, size, step in zip(labels, x.shape, x.stride()):
+        if sizes.setdefault(label, size) != size:
+            raise RuntimeError(f"einsum(): {label!r} is {sizes[label]} and "
+                               f"{size} in operand {place}, of "
+                               f"{list(x.shape)}")
+        steps[label] = steps.get(label, 0) + step
+    if len(sizes) < len(labels):
+        x = x.as_strided(list(sizes.values()), list(steps.values()),
+                         x.storage_offset())
+    return x, list(sizes)
+
+
+def contract(x, xs, y, ys, keep):
+    """The product of x and y, and its labels: summed over those that both
+    have and `keep` has not."""
+    both = [label for label in xs if label in ys]
+    batch = [label for label in both if label in keep]
+    inner = [label for label in both if label not in keep]
+    left = [label for label in xs if label not in both]
+    right = [label for label in ys if label not in both]
+    sizes = dict(zip(xs + ys, x.shape + y.shape))
+    shape = [sizes[label] for label in batch + left + right]
+    b, m, k, n = (numel(sizes[label] for label in kind)
+                  for kind in (batch, left, inner, right))
+    x = x.permute([xs.index(label) for label in batch + left + inner])
+    y = y.permute([ys.index(label) for label in batch + inner + right])
+    if inner:
+        found = x.reshape(b, m, k).bmm(y.reshape(b, k, n))
+    else:
+        found = x.reshape(b, m, 1) * y.reshape(b, 1, n)
+    return found.reshape(shape), batch + left + right
+
+
+def sum_lonely(x, labels, keep):
+    """x summed over the labels that nobody else needs."""
+    dims = [d for d, label in enumerate(labels) if label not in keep]
+    kept = [label for label in labels if label in keep]
+    return (x.sum(dims) if dims else x), kept
+
+
+def drop_ones(operands):
+    """Take out each dimension of size 1 that another operand widens."""
+    sizes = {}
+    for x, labels in operands:
+        for label, size in zip(labels, x.shape):
+            known = sizes.get(label, 1)
+            if size != 1 and known not in (1, size):
+                raise RuntimeError(f"einsum(): {label!r} has size {known} "
+                                   f"in one operand and {size} in another")
+            sizes[label] = size if known == 1 else known
+    for x, labels in operands:
+        narrow = [d for d, label in enumerate(labels)
+                  if x.shape[d] != sizes[label]]
+        yield (x.squeeze(narrow) if narrow else x,
+               [s for d, s in enumerate(labels) if d not in narrow])
+
+
+def einsum(equation, tensors):
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(tensors):
+        raise RuntimeError(f"einsum(): {equation!r} names {len(terms)} "
+                           f"operands; got {len(tensors)}")
+    labels = [labels_of(term, x.dim(), i)
+              for i, (term, x) in enumerate(zip(terms, tensors))]
+    result = result_labels(right if arrow else None, sum(labels, []))
+    operands = list(drop_ones(
+        [take_diagonals(x, xs, i)
+         for i, (x, xs) in enumerate(zip(tensors, labels))]))
+    x, xs = operands.pop(0)
+    while operands:
+        y, ys = operands.pop(0)
+        later = {*result, *(s for _, labels in operands for s in labels)}
+        x, xs = sum_lonely(x, xs, later | set(ys))
+        y, ys = sum_lonely(y, ys, later | set(xs))
+        x, xs = contract(x, xs, y, ys, later)
+    x, xs = sum_lonely(x, xs, result)
+    return x.permute([xs.index(label) for label in result])
+
+
+define("einsum(str equation, Tensor[] tensors) -> Tensor",
+       "Products summed over the indices that the result has not.",
+       composite=einsum)
+
+
+def einsum_of(*args):
+    """einsum("ij,jk->ik", a, b): products, summed over indices.
+
+    A letter for each dimension; `...` for those without; a letter twice
+    in an operand is its diagonal. Without `->` the result has the letters
+    that are used once, in order. einsum(a, [0, 1], b, [1, 2], [0, 2]) is
+    the same in numbers. RuntimeError if letters and shapes do not fit.
+    """
+    if len(args) < 2:
+        raise ValueError("einsum() takes an equation and its operands: "
+                         "einsum('ij,jk->ik', a, b)")
+    if not isinstance(args[0], Tensor):
+        equation, *operands = args
+        if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+            operands = operands[0]
+        return operators["einsum"].call(equation, operands)
+    terms = ["".join("..." if i is ... else letter(i) for i in term)
+             for term in args[1::2] + args[-1:] * (len(args) % 2)]
+    count = len(args) // 2
+    equation = ",".join(terms[:count]) + "".join(
+        "->" + term for term in terms[count:])
+    return operators["einsum"].call(equation, args[:2 * count:2])
+
+
+def letter(i):
+    if not 0 <= i < 52:
+        raise ValueError(f"einsum(): index {i} is not from 0 to 51")
+    return ascii_letters[i]
+
+
+einsum_of.__name__ = einsum_of.__qualname__ = "einsum"
+functions["einsum"] = einsum_of
+
+
+def chain_cuts(sizes):
+    """For each part (i, j) of a chain, after which matrix to cut it.
+
+    Matrix i is sizes[i] by sizes[i + 1]. Source: Cormen and others,
+    Introduction to Algorithms, "Matrix-chain multiplication".
+    """
+    count = len(sizes) - 1
+    cost, cuts = {(i, i): 0 for i in range(count)}, {}
+    for length in range(1, count):
+        for i in range(count - length):
+            j = i + length
+            cost[i, j], cuts[i, j] = min(
+                (cost[i, k] + cost[k + 1, j]
+                 + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
+                for k in range(i, j))
+    return cuts
+
+
+def multi_dot(tensors):
+    if len(tensors) < 2:
+        raise RuntimeError(f"multi_dot() takes at least two tensors; got "
+                           f"{len(tensors)}")
+    first, last = tensors[0], tensors[-1]
+    for i, x in enumerate(tensors):
+        if x.dim() != 2 and not (x.dim() == 1 and (x is first or x is last)):
+            raise RuntimeError(f"multi_dot() takes matrices, and a vector at "
+                               f"either end; number {i} is {list(x.shape)}")
+    chain = [x if x.dim() == 2 else x.unsqueeze(0 if i == 0 else 1)
+             for i, x in enumerate(tensors)]
+    for a, b in zip(chain, chain[1:]):
+        check_matrices("multi_dot", a, b, 2)
+    cuts = chain_cuts([x.shape[0] for x in chain] + [chain[-1].shape[1]])
+
+    def product(i, j):
+        if i == j:
+            return chain[i]
+        return product(i, cuts[i, j]).mm(product(cuts[i, j] + 1, j))
+
+    return product(0, len(chain) - 1).reshape(
+        first.shape[:first.dim() - 1] + last.shape[1:])
+
+
+define("linalg_multi_dot(Tensor[] tensors) -> Tensor",
+       "The product of a chain of matrices, in the cheapest order.",
+       composite=multi_dot)
+
+
+def invert_rows(rows):
+    """The inverse of a matrix in nested lists, by Gauss and Jordan."""
+    size = len(rows)
+    rows = [row + [float(i == j) for j in range(size)]
+            for i, row in enumerate(rows)]
+    for p in range(size):
+        best = max(range(p, size), key=lambda i: abs(rows[i][p]))
+        rows[p], rows[best] = rows[best], rows[p]
+        if rows[p][p] == 0:
+            raise RuntimeError(f"inv(): the matrix is singular: no pivot is "
+                               f"left in column {p}")
+        rows[p] = [value / rows[p][p] for value in rows[p]]
+        for i in range(size):
+            if i != p and rows[i][p]:
+                rows[i] = [value - rows[i][p] * pivot
+                           for value, pivot in zip(rows[i], rows[p])]
+    return [row[size:] for row in rows]
+
+
+def check_square(name, x):
+    if x.dim() < 2 or x.shape[-1] != x.shape[-2]:
+        raise RuntimeError(f"{name}() takes square matrices; got "
+                           f"{list(x.shape)}")
+
+
+def check_inverse(x):
+    check_square("inv", x)
+    if x.dtype.category < 2:
+        raise RuntimeError(f"inv() takes floats; got {x.dtype}: "
+                           f"x.to(lamina.float32)")
+
+
+define("linalg_inv(Tensor A) -> Tensor", "The inverse of each matrix.")
+
+
+@impl("linalg_inv", "meta")
+def meta_inv(A):
+    check_inverse(A)
+    return empty(A.shape, dtype=A.dtype, device="meta")
+
+
+@impl("linalg_inv", "python")
+def python_inv(A):
+    check_inverse(A)
+    size = A.shape[-1]
+    values = flat(A)
+    found = []
+    for start in range(0, len(values), size * size or 1):
+        found += sum(invert_rows(
+            [values[start + i * size:start + (i + 1) * size]
+             for i in range(size)]), [])
+    return write_values(empty(A.shape, dtype=A.dtype, device="python"),
+                        found)
+
+
+@impl("linalg_inv", "cpu")
+def cpu_inv(A):
+    check_inverse(A)
+    try:
+        return from_array(np.linalg.inv(array(A)))
+    except np.linalg.LinAlgError:
+        raise RuntimeError("inv(): a matrix is singular") from None
+
+
+def matrix_power(input, n):
+    check_square("matrix_power", input)
+    if n < 0:
+        return matrix_power(functions["linalg_inv"](input), -n)
+    if n == 0:
+        size = input.shape[-1]
+        one = input.new_zeros(size, size)
+        one.as_strided((size,), (size + 1,)).fill_(1)
+        return input.clone().copy_(one)
+    result = None
+    while n:
+        if n % 2:
+            result = input if result is None else result @ input
+        n //= 2
+        if n:
+            input = input @ input
+    return result
+
+
+for name in ("linalg_matrix_power(Tensor input", "matrix_power(Tensor self"):
+    define(f"{name}, int n) -> Tensor", "A matrix times itself, n times; "
+           "0 times is the identity.", composite=matrix_power)
+
+
+def vecdot(x, y, dim):
+    if x.dtype is not y.dtype or x.dtype.category < 2:
+        raise RuntimeError(f"vecdot() takes two tensors of one float dtype; "
+                           f"got {x.dtype} and {y.dtype}")
+    return (x * y).sum(dim)
+
+
+def linalg_cross(input, other, dim):
+    if input.dim() != other.dim() or input.dtype is not other.dtype:
+        raise RuntimeError(
+            f"cross() takes tensors of as many dimensions and one dtype; "
+            f"got {input.dtype} {list(input.shape)} and {other.dtype} "
+            f"{list(other.shape)}")
+    if input.dtype.category == 0:
+        raise NotImplementedError("cross() is not implemented for bool")
+    d = wrap_dim(dim, input.dim())
+    if input.shape[d] != 3 or other.shape[d] != 3:
+        raise RuntimeError(f"cross(): dimension {dim} must have size 3; got "
+                           f"{list(input.shape)} and {list(other.shape)}")
+    one, two = (tensor(order, device=input.device)
+                for order in ([1, 2, 0], [2, 0, 1]))
+
+    def turned(x, order):
+        return x.index_select(d, order)
+
+    return (turned(input, one) * turned(other, two)
+            - turned(input, two) * turned(other, one))
+
+
+def cross(self, other, dim):
+    if dim is None:
+        if 3 not in self.shape:
+            raise RuntimeError(f"cross(): no dimension of {list(self.shape)} "
+                               f"has size 3")
+        dim = self.shape.index(3)
+    return linalg_cross(self, other, dim)
+
+
+define("linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
+       "The dot products of vectors along a dimension.", composite=vecdot)
+define("linalg_cross(Tensor input, Tensor other, *, int dim=-1) -> Tensor",
+       "The cross products of vectors of 3.", composite=linalg_cross)
+define("cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
+       "The cross products along the first dimension of size 3.",
+       composite=cross)
