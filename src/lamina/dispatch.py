@@ -40,6 +40,7 @@ __all__ = [
     "sparse_coo",
     "TorchDispatchMode",
     "is_tensor_like",
+    "linalg",
 ]
 
 
@@ -610,6 +611,29 @@ def fits(operator, args, kwargs):
             and types[k].endswith("[]")
             else types[k].startswith("Tensor") == is_tensor_like(v))
         for k, v in given.items())
+
+
+class Namespace:
+    """The functions whose names begin alike: linalg.cross."""
+
+    def __init__(self, prefix):
+        self.prefix = prefix
+
+    def __getattr__(self, name):
+        try:
+            return functions[f"{self.prefix}_{name}"]
+        except KeyError:
+            raise AttributeError(
+                f"{self.prefix!r} has no function {name!r}"
+                + nearest(name, dir(self))) from None
+
+    def __dir__(self):
+        cut = len(self.prefix) + 1
+        return [name[cut:] for name in functions
+                if name.startswith(f"{self.prefix}_")]
+
+
+linalg = Namespace("linalg")
 
 
 def impl(name, *devices, layout=strided):
