@@ -2,6 +2,7 @@
 
     memory(x)       the cells of x's storage, coloured in the order x reads them
     bytes_of(s, d)  the bytes of a storage, under the elements a dtype sees
+    bits_of(v, d)   the bits that a dtype keeps of a number, field by field
     graph(y)        the computation graph behind y, a graphviz.Digraph
     plots()         matplotlib.pyplot, set for small and repeatable SVG
     dispatch(...)   the way of a call from its keys to a kernel
@@ -24,7 +25,7 @@ import sys
 import sysconfig
 from xml.sax.saxutils import escape
 
-__all__ = ["memory", "bytes_of", "graph", "plots", "dispatch", "Drawing"]
+__all__ = ["memory", "bytes_of", "bits_of", "graph", "plots", "dispatch", "Drawing"]
 
 CELLS = 64          # memory() and bytes_of() draw at most so many cells
 BRIEF = 40          # graph() draws more nodes than this in short form
@@ -273,7 +274,9 @@ def bytes_of(storage, *dtypes, title=None):
     for d in dtypes:
         count = min(total, CELLS) // d.itemsize
         rows.append((d.name, d.itemsize,
-                     [_short(storage.read(d, i)) for i in range(count)]))
+                     [str(value) if isinstance(value, int) else _short(value)
+                      for value in (storage.read(d, i)
+                                    for i in range(count))]))
         for value in rows[-1][2]:       # room for the longest number
             width = max(width, -(-(len(value) * 8 + 6) // d.itemsize))
     left = 12 + max([len("byte")] + [len(name) for name, _, _ in rows]) * 8
@@ -315,6 +318,62 @@ def bytes_of(storage, *dtypes, title=None):
         text += f"; {name} {' '.join(values[:8]) or 'none'}"
         text += " ..." if len(values) > 8 else ""
     return Drawing(card.svg(title or "Bytes", text), text)
+
+
+def bits_of(value, *dtypes, title=None):
+    """Draw the bits of a number in one or more dtypes, highest bit first.
+
+    The fields of a float are sign, exponent and fraction; those of an
+    integer are the sign, if it has one, and the rest. Below the bits of
+    each dtype stands the number that they mean.
+    """
+    if not dtypes:
+        raise TypeError("bits_of() needs a dtype: bits_of(0.1, float32)")
+    card, words = _Card(title), []
+    size, across = 17, 32
+    left = 20 + 8 * max(len(d.name) for d in dtypes)
+    for d in dtypes:
+        pattern = _pattern(d, value)
+        kept, = d.format.unpack(d.format.pack(value))
+        card.text(12, card.y + 29, d.name, anchor="start", weight="bold")
+        at, spoken = 0, []
+        for k, (name, width) in enumerate(_fields(d)):
+            fill = "#%02x%02x%02x" % SCALE[k]
+            for i in range(at, at + width):
+                x = left + i % across * size
+                y = card.y + 14 + i // across * 40
+                card.cell(x, y, size - 2, 22, fill)
+                card.text(x + size / 2 - 1, y + 15, pattern[i])
+            card.text(left + at % across * size,
+                      card.y + 10 + at // across * 40, name,
+                      anchor="start", size=9, fill=SOFT, family=SANS)
+            spoken.append(f"{name} {pattern[at:at + width]}")
+            at += width
+        card.right = max(card.right, left + min(at, across) * size + 9)
+        card.y += 40 + (at - 1) // across * 40
+        card.note(left, f"= {kept!r}")
+        card.y += 6
+        words.append(f"{d.name} {', '.join(spoken)}: {kept!r}")
+    text = "; ".join(words)
+    return Drawing(card.svg(title or f"The bits of {value!r}", text), text)
+
+
+def _pattern(dtype, value):
+    """The bits of a number, as a text of 0 and 1."""
+    number = int.from_bytes(dtype.format.pack(value), sys.byteorder)
+    return f"{number:0{8 * dtype.itemsize}b}"
+
+
+def _fields(dtype):
+    """(name, number of bits) of the parts of an element, in order."""
+    bits = 8 * dtype.itemsize
+    if dtype.category < 2:
+        return ([("sign", 1), ("digits", bits - 1)] if dtype.is_signed
+                else [("digits", bits)])
+    # 1.0 has the exponent 0, which is stored as 011...1
+    exponent = _pattern(dtype, 1.0).count("1") + 1
+    return [("sign", 1), ("exponent", exponent),
+            ("fraction", bits - 1 - exponent)]
 
 
 def _raw(storage):

@@ -4,9 +4,12 @@ Exported from chapters/01_storage.ipynb by `course export`; edit the chapter,
 not this file.
 """
 
+import ctypes
 import math
 import operator
 import struct
+import sys
+import weakref
 from importlib.util import find_spec
 
 __all__ = [
@@ -290,6 +293,12 @@ class Storage:
         """Size in bytes."""
         return self.buffer if self.device is meta else self.bytes.nbytes
 
+    def data_ptr(self):
+        """The address of the first byte; 0 if there is none."""
+        if not self.nbytes():
+            return 0
+        return ctypes.addressof(ctypes.c_char.from_buffer(self.bytes))
+
     def elements(self, dtype):
         """The bytes as a flat sequence of `dtype` elements: no copy.
 
@@ -313,6 +322,148 @@ class Storage:
 
     def __repr__(self):
         return f"Storage({self.nbytes()} bytes, device='{self.device}')"
+
+
+class DLTensor(ctypes.Structure):
+    """What DLPack says of a tensor; the field names are dlpack.h's."""
+
+    _fields_ = [("data", ctypes.c_void_p),
+                ("device_type", ctypes.c_int32),
+                ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32),
+                ("code", ctypes.c_uint8),
+                ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.c_void_p),         # int64_t *
+                ("strides", ctypes.c_void_p),       # int64_t *, or null
+                ("byte_offset", ctypes.c_uint64)]
+
+
+class DLManagedTensor(ctypes.Structure):
+    """A DLTensor, and the function that says it is no longer needed."""
+
+    _fields_ = [("tensor", DLTensor),
+                ("manager_ctx", ctypes.c_void_p),
+                ("deleter", ctypes.c_void_p)]
+
+
+def dlpack_type(dtype):
+    """(code, bits) of a dtype: an int is 0, unsigned 1, a float 2,
+    a bfloat 4, a bool 6."""
+    code = (6 if dtype.category == 0 else 4 if dtype is bfloat16
+            else 2 if dtype.category == 2 else 0 if dtype.is_signed else 1)
+    return code, 8 * dtype.itemsize
+
+
+dlpack_types = {dlpack_type(d): d for d in dtypes.values()}
+DLPACK_CPU = 1          # the device type of memory that the CPU reads
+
+
+def _capsule_function(name, result, *arguments):
+    """A function of Python's C interface."""
+    prototype = ctypes.PYFUNCTYPE(result, *arguments)
+    return prototype((f"PyCapsule_{name}", ctypes.pythonapi))
+
+
+_new = _capsule_function("New", ctypes.py_object, ctypes.c_void_p,
+                         ctypes.c_char_p, ctypes.c_void_p)
+_is_valid = _capsule_function("IsValid", ctypes.c_int, ctypes.py_object,
+                              ctypes.c_char_p)
+_pointer = _capsule_function("GetPointer", ctypes.c_void_p,
+                             ctypes.py_object, ctypes.c_char_p)
+_rename = _capsule_function("SetName", ctypes.c_int, ctypes.py_object,
+                            ctypes.c_char_p)
+FRESH, USED = b"dltensor", b"used_dltensor"     # a capsule keeps no copy
+
+
+_lent = {}      # address of a DLManagedTensor -> what must stay alive
+_deleter_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+@_deleter_type
+def _give_back(address):
+    """The deleter of all that we lend: the taker is done with it."""
+    _lent.pop(address, None)
+
+
+def _sweep():
+    """Forget the capsules that nobody took and nobody else holds."""
+    for address, kept in list(_lent.items()):
+        unseen = sys.getrefcount(kept[0]) <= 2      # ours, the argument's
+        if unseen and _is_valid(kept[0], FRESH):
+            del _lent[address]
+
+
+def lend_dlpack(storage, dtype, shape, strides, offset=0):
+    """A capsule that lends a storage's memory, without a copy.
+
+    Shape, strides and offset count elements. BufferError on meta.
+    """
+    _sweep()
+    if storage.device is meta:
+        raise BufferError("a storage on 'meta' has no memory to lend")
+    row = ctypes.c_int64 * len(shape)
+    sizes, steps = row(*shape), row(*strides)
+    managed = DLManagedTensor(DLTensor(
+        storage.data_ptr() + offset * dtype.itemsize, DLPACK_CPU, 0,
+        len(shape), *dlpack_type(dtype), 1, ctypes.addressof(sizes),
+        ctypes.addressof(steps), 0),
+        None, ctypes.cast(_give_back, ctypes.c_void_p).value)
+    address = ctypes.addressof(managed)
+    capsule = _new(address, FRESH, None)
+    _lent[address] = capsule, managed, sizes, steps, storage.bytes
+    return capsule
+
+
+def read_dlpack(tensor):
+    """(dtype, shape, strides) of a DLTensor, if a storage can hold it."""
+    found = tensor.code, tensor.bits
+    if found not in dlpack_types or tensor.lanes != 1:
+        raise BufferError(
+            f"no dtype for DLPack's code {tensor.code} with {tensor.bits} "
+            f"bits and {tensor.lanes} lanes: expected one of "
+            f"{', '.join(dtypes)}")
+    if tensor.device_type != DLPACK_CPU:
+        raise BufferError(f"memory on DLPack's device {tensor.device_type}: "
+                          f"expected {DLPACK_CPU}, the CPU's")
+    row = ctypes.c_int64 * tensor.ndim
+    shape = tuple(row.from_address(tensor.shape)) if tensor.ndim else ()
+    if tensor.strides and tensor.ndim:
+        strides = tuple(row.from_address(tensor.strides))
+    else:
+        strides = tuple(math.prod(shape[d + 1:]) for d in range(len(shape)))
+    if 0 not in shape and min(strides, default=0) < 0:
+        raise BufferError(f"strides {strides}: expected none below zero; "
+                          f"a copy has none")
+    return dlpack_types[found], shape, strides
+
+
+def take_dlpack(capsule, device=cpu):
+    """(storage, dtype, shape, strides) of what a capsule lends: no copy.
+
+    RuntimeError for a capsule that was taken before, BufferError for what
+    a storage cannot hold.
+    """
+    if not _is_valid(capsule, FRESH):
+        fault = "was taken before" if _is_valid(capsule, USED) else "is none"
+        raise RuntimeError(
+            f"expected a capsule named 'dltensor', and this "
+            f"{type(capsule).__name__} {fault}; each can be taken once: "
+            f"x.__dlpack__() makes another")
+    address = _pointer(capsule, FRESH)
+    managed = DLManagedTensor.from_address(address)
+    tensor, deleter = managed.tensor, managed.deleter
+    dtype, shape, strides = read_dlpack(tensor)
+    count = 0 if 0 in shape else 1 + sum(
+        (n - 1) * step for n, step in zip(shape, strides))
+    memory = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(
+        (tensor.data or 0) + tensor.byte_offset)
+    storage = Storage(memory, device)
+    _rename(capsule, USED)
+    if deleter:
+        weakref.finalize(
+            memory, _deleter_type(deleter), address).atexit = False
+    return storage, dtype, shape, strides
 
 
 _default = {"device": cpu if find_spec("numpy") else python,
