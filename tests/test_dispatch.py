@@ -1,5 +1,7 @@
 """Chapter 3: schemas, operators, the table, layers, and the way to NumPy."""
 
+import copy
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -8,6 +10,7 @@ import threading
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import lamina
 from lamina import dispatch
@@ -15,7 +18,7 @@ from lamina.dispatch import (
     FIRST_LAYER, add_layer, array, backend_kernel, build_call, by_dtype,
     define, fallback, fallbacks, from_array, from_numpy, functions, impl,
     layers, log_operators, lookup, operators, own, parse_schema, prepare_out,
-    sparse_coo,
+    sparse_coo, sparse_coo_tensor, strided,
 )
 from lamina.storage import device, dtypes
 from lamina.strides import (
@@ -1164,3 +1167,205 @@ def test_names_of_two_parts(declare):
     assert not hasattr(Tensor, "linalg_t3_half")
     with pytest.raises(AttributeError, match="t3_halv.*t3_half"):
         lamina.linalg.t3_halv
+
+
+# --- the second layout ------------------------------------------------
+
+def places(draw, shape, count):
+    """`count` places in a shape, as the rows of `indices`."""
+    return [draw(st.lists(st.integers(0, n - 1), min_size=count,
+                          max_size=count)) for n in shape]
+
+
+@st.composite
+def sparse_parts(draw):
+    shape = draw(st.lists(st.integers(1, 4), max_size=3))
+    count = draw(st.integers(0, 6))
+    dtype = draw(any_dtypes())
+    values = draw(st.lists(st.integers(0, 1) if dtype.category == 0
+                           else st.integers(0 if not dtype.is_signed else -9,
+                                            9),
+                           min_size=count, max_size=count))
+    indices = np.array(places(draw, shape, count), np.int64)
+    return indices.reshape(len(shape), count), values, shape, dtype
+
+
+@quick
+@given(sparse_parts(), st.sampled_from(["python", "cpu"]))
+def test_a_sparse_tensor_is_the_dense_one(parts, name):
+    indices, values, shape, dtype = parts
+    s = sparse_coo_tensor(
+        lamina.tensor(indices.tolist(), dtype=lamina.int64).view(
+            *indices.shape), lamina.tensor(values, dtype=dtype), shape,
+        device=name)
+    expected = np.zeros(shape, bool if dtype.category == 0 else np.float64)
+    for k, value in enumerate(values):
+        expected[tuple(indices[:, k])] += value
+    assert (s.device.type, s.dtype, s.shape, s.layout, s.is_sparse) == (
+        name, dtype, tuple(shape), sparse_coo, True)
+    dense = s.to_dense()
+    assert type(dense) is Tensor and dense.dtype is dtype
+    assert dense.device.type == name and dense.layout is strided
+    assert dense.tolist() == expected.tolist()
+
+    merged = s.coalesce()
+    assert merged.is_coalesced() and merged.coalesce() is merged
+    columns = list(zip(*merged.indices().tolist())) if shape else []
+    assert columns == sorted(set(columns))
+    assert set(columns) == set(map(tuple, indices.T)) or not shape
+    assert merged.to_dense().tolist() == expected.tolist()
+
+    back = dense.to_sparse()
+    assert back.is_coalesced() and back._nnz() == np.count_nonzero(expected)
+    assert back.to_dense().tolist() == expected.tolist()
+    for made in (s.clone(), copy.deepcopy(s), s.to("python"), s.detach(),
+                 pickle.loads(pickle.dumps(s))):
+        assert made.to_dense().tolist() == expected.tolist()
+    if dtype.category:
+        assert abs(s).to_dense().tolist() == abs(expected).tolist()
+    assert s.double().to_dense().dtype is lamina.float64
+
+
+def test_how_a_sparse_tensor_looks():
+    s = sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3))
+    assert repr(s) == textwrap.dedent("""\
+        tensor(indices=tensor([[0, 1],
+                               [2, 0]]),
+               values=tensor([3., 4.]),
+               size=(2, 3), nnz=2, layout=lamina.sparse_coo)""")
+    assert sparse_coo_tensor([[0, 4]], [True, False]).shape == (5,)
+    assert (s.numel(), s.ndim, len(s), s.dtype) == (6, 2, 2, lamina.float32)
+    assert repr(lamina.ones(1).layout) == "lamina.strided"
+
+
+@pytest.mark.parametrize("call, kind, named", [
+    (lambda s: s.indices(), RuntimeError, r"coalesce\(\).indices\(\)"),
+    (lambda s: s.values(), RuntimeError, r"coalesce\(\).values\(\)"),
+    (lambda s: s.tolist(), NotImplementedError, "to_dense"),
+    (lambda s: s.view(6), NotImplementedError, "view.*sparse_coo.*to_dense"),
+    (lambda s: s.t(), NotImplementedError, "sparse_coo.*to_dense"),
+    (lambda s: s.abs_(), NotImplementedError, "abs_.*python sparse|every"),
+    (lambda s: s.fill_(1), NotImplementedError, "sparse_coo"),
+    (lambda s: lamina.ones(6).copy_(s), NotImplementedError, "sparse_coo"),
+    (lambda s: lamina.ones(2).indices(), RuntimeError, "strided"),
+    (lambda s: lamina.ones(2).coalesce(), RuntimeError, "strided"),
+    (lambda s: lamina.ones(2, device="meta").to_sparse(),
+     NotImplementedError, "meta"),
+    (lambda s: sparse_coo_tensor([[0]], [1.0], device="meta"),
+     NotImplementedError, "meta"),
+    (lambda s: sparse_coo_tensor([[0, 5]], [1.0, 2.0], (3,)), RuntimeError,
+     r"size \[3\].*\[0, 5\]"),
+    (lambda s: sparse_coo_tensor([[-1]], [1.0], (3,)), RuntimeError, "-1"),
+    (lambda s: sparse_coo_tensor([[0]], [1.0], (3, 3)), RuntimeError,
+     r"size \[3, 3\]"),
+    (lambda s: sparse_coo_tensor([[0, 1]], [1.0]), RuntimeError,
+     r"\[1, 2\] and \[1\]"),
+    (lambda s: sparse_coo_tensor([0, 1], [1.0, 2.0]), RuntimeError,
+     "dimensions, elements"),
+    (lambda s: sparse_coo_tensor([[0.5]], [1.0]), TypeError, "float32"),
+])
+def test_what_a_sparse_tensor_refuses(call, kind, named):
+    s = sparse_coo_tensor([[0, 0], [2, 2]], [3.0, 4.0], (2, 3))
+    with pytest.raises(kind, match=named):
+        call(s)
+
+
+def test_layers_see_sparse_tensors_too():
+    s = sparse_coo_tensor([[0, 0]], [-3.0, 5.0])
+    with log_operators() as log:
+        assert s.abs().values().tolist() == [2.0]   # and not 3 + 5
+        s.to_dense().to_sparse().coalesce().to_dense().to_dense()
+    assert log == ["abs", "_to_dense", "_to_sparse", "_to_dense"]
+
+
+# --- to, in all its forms ---------------------------------------------
+
+def test_the_forms_of_to():
+    x = lamina.tensor([[1.5, -2.0, 3.0]])
+    i = lamina.ones(1, dtype=lamina.int16, device="python")
+    for y, dtype, where in [
+            (x.to(lamina.int64), "int64", "cpu"),
+            (x.to(lamina.int64, False, True), "int64", "cpu"),
+            (x.to("python"), "float32", "python"),
+            (x.to("python", lamina.int32, True), "int32", "python"),
+            (x.to(None, lamina.int8), "int8", "cpu"),
+            (x.to(device="python", dtype=lamina.float64), "float64",
+             "python"),
+            (x.to(dtype=lamina.uint8, non_blocking=True), "uint8", "cpu"),
+            (x.to(i), "int16", "python"), (x.type_as(i), "int16", "python"),
+            (x.type(lamina.bool), "bool", "cpu"),
+            (x.type("lamina.LongTensor"), "int64", "cpu"),
+            (x.to("python").cpu(), "float32", "cpu")]:
+        assert (y.dtype.name, y.device.type) == (dtype, where)
+    for same in (x.to(), x.to(None), x.to(lamina.float32), x.to("cpu"),
+                 x.to(x), x.cpu(), x.float(), x.type(lamina.float32)):
+        assert same is x
+    for new in (x.to(lamina.float32, copy=True), x.to(x, copy=True),
+                x.to("cpu", copy=True)):
+        assert new is not x and new.tolist() == x.tolist()
+        assert new.storage is not x.storage
+    assert x.to("python", copy=True).tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("call, kind", [
+    (lambda x: x.to("cpu", device="cpu"), TypeError),
+    (lambda x: x.to(lamina.int8, "cpu", False, False), TypeError),
+    (lambda x: x.to(x, dtype=lamina.int8), TypeError),
+    (lambda x: x.to(other=x), TypeError),
+    (lambda x: x.to("cpu", "float32"), TypeError),
+    (lambda x: x.to("tpu"), RuntimeError), (lambda x: x.to(3), RuntimeError),
+    (lambda x: x.float(3), TypeError),
+    (lambda x: x.type("lamina.LangTensor"), ValueError),
+])
+def test_what_to_refuses(call, kind):
+    with pytest.raises(kind):
+        call(lamina.ones(1))
+
+
+def test_kinds_of_dtypes():
+    names = {d.name: lamina.zeros(1, dtype=d).type() for d in dtypes.values()}
+    assert names["float32"] == "lamina.FloatTensor"
+    assert names["bfloat16"] == "lamina.BFloat16Tensor"
+    assert names["uint8"] == "lamina.ByteTensor" and len(names) == len(dtypes)
+    for short in dispatch.SHORT:
+        assert getattr(lamina.ones(1), short)().dtype is dispatch.SHORT[short]
+    assert lamina.is_floating_point(lamina.ones(1).half())
+    assert not lamina.ones(1).long().is_floating_point()
+    assert lamina.can_cast(lamina.int64, lamina.float16)
+    assert not lamina.can_cast(lamina.float64, lamina.int64)
+    assert not lamina.can_cast(lamina.int8, lamina.bool)
+
+
+# --- an operator of one's own -----------------------------------------
+
+def test_ten_lines_make_an_operator_in_all_its_forms(declare):
+    declare("t3_softsign(Tensor self) -> Tensor", "x / (1 + |x|)",
+            inplace=True)
+
+    @impl("t3_softsign", "python")
+    def python_softsign(self):
+        return write_values(empty_like(self), [v / (1 + abs(v))
+                                               for v in flat(self)])
+
+    @impl("t3_softsign", "cpu")
+    def cpu_softsign(self):
+        return from_array(array(self) / (1 + np.abs(array(self))))
+
+    impl("t3_softsign", "meta")(empty_like)
+    expected = [[-0.75, 0.0], [0.5, 0.875]]
+    for x in (lamina.tensor([[-3.0, 1.0], [0.0, 7.0]], device=d)
+              for d in ("python", "cpu")):
+        assert x.t().t3_softsign().tolist() == expected
+        out = lamina.empty(0, device=x.device)
+        assert functions["t3_softsign"](x.t(), out=out) is out
+        assert out.tolist() == expected
+        with pytest.raises(RuntimeError, match=r"\[2, 2\].*\[3\]"):
+            x.t3_softsign(out=lamina.empty(3, device=x.device))
+        with log_operators() as log:
+            assert x[0].t3_softsign_().tolist() == [-0.75, 0.5]
+        assert x.tolist() == [[-0.75, 0.5], [0.0, 7.0]]
+        assert log == ["getitem", "t3_softsign_"]
+    assert lamina.empty(2, 3, device="meta").t3_softsign().shape == (2, 3)
+    with pytest.raises(TypeError, match="takes 1 positional"):
+        x.t3_softsign(1)
+    assert "x / (1 + |x|)" in Tensor.t3_softsign.__doc__

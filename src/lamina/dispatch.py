@@ -40,6 +40,9 @@ __all__ = [
     "sparse_coo",
     "TorchDispatchMode",
     "is_tensor_like",
+    "sparse_coo_tensor",
+    "can_cast",
+    "is_floating_point",
     "linalg",
 ]
 
@@ -245,23 +248,27 @@ def backend_kernel(operator, keys):
     return kernel
 
 
-def named(keys):
-    """What devices and layouts a set holds, in words."""
-    devices = [str(d) for d in device.known.values() if d.bit & keys]
+def named(keys, kind=None):
+    """What devices and layouts a set holds, in words; `kind` is for the
+    set that holds no layout."""
+    words = [str(d) for d in device.known.values() if d.bit & keys]
     kinds = [each.name for each in layouts.values() if each.bit & keys]
-    return " ".join((devices or ["every device"]) + kinds)
+    return " ".join((words or ["every device"])
+                    + (kinds or ([kind] if kind else [])))
 
 
 def missing(operator, device, layout):
     """The error for an operator without a kernel for such tensors."""
-    name, have = operator.schema.full_name, sorted(operator.kernels)
+    name, kind = operator.schema.full_name, layout.bit and "strided"
+    have = [named(keys, kind) for keys
+            in sorted((operator.base or operator).kernels)]
     where, rest = f"{name!r}, '{device}'", ""
     text = f"{name}(): there is no kernel for device '{device}'"
     if layout.bit:
         text += f" and layout {layout.name}"
         where += f", layout={layout.name}"
         rest = ". Or compute with x.to_dense()"
-    text += f"; there is one for {', '.join(map(named, have)) or 'none'}. "
+    text += f"; there is one for {', '.join(have) or 'none'}. "
     if str(device) == "cpu" and not np:
         return NotImplementedError(
             text + "The device 'cpu' needs NumPy, which is not installed")
@@ -864,9 +871,15 @@ def cpu_fill_(self, value):
     return self
 
 
+def can_cast(from_, to):
+    """Whether a result of one dtype may be written into a tensor of the
+    other: a float not into integers, and nothing but a bool into bools."""
+    return as_dtype(from_).category <= as_dtype(to).category
+
+
 def check_cast(dtype, out_dtype):
     """Refuse a result that loses its kind: float to int, int to bool."""
-    if dtype.category > out_dtype.category:
+    if not can_cast(dtype, out_dtype):
         raise RuntimeError(f"the result is {dtype}, which cannot be written "
                            f"into a tensor of {out_dtype}")
 
@@ -1023,31 +1036,89 @@ def any_to_device(self, device):
                   self.geometry._replace(offset=0), self.dtype)
 
 
+def to_dtype(dtype, non_blocking=False, copy=False):
+    return dtype, None, copy
+
+
+def to_other(other, non_blocking=False, copy=False):
+    return other.dtype, other.device, copy
+
+
+def to_device(device=None, dtype=None, non_blocking=False, copy=False):
+    return as_dtype(dtype), device, copy
+
+
 @method
-def to(self, *args, dtype=None, device=None, copy=False):
+def to(self, *args, memory_format=None, **kwargs):
     """The tensor on another device or in another dtype, or itself if it is
-    there already: `x.to("python")`, `x.to(lamina.float64)`, `x.to(other)`.
+    there already: `x.to(dtype)`, `x.to(device, dtype)`, `x.to(other)`,
+    each with non_blocking (all copies here end before the call does), copy
+    and memory_format.
     """
-    for arg in args:
-        if isinstance(arg, Tensor):
-            dtype, device = arg.dtype, arg.device
-        elif isinstance(arg, type(self.dtype)):
-            dtype = arg
-        else:
-            device = arg
-    dtype = as_dtype(dtype) or self.dtype
+    first = args[0] if args else None
+    form = (to_other if isinstance(first, Tensor) else to_dtype
+            if isinstance(first, type(self.dtype)) else to_device)
+    dtype, device, copy = form(*args, **kwargs)
+    dtype, found = dtype or self.dtype, self
     if device is not None and as_device(device) is not self.device:
-        self, copy = functions["_to_device"](self, str(device)), False
-    if dtype is not self.dtype or copy:
-        self = functions["_to_copy"](self, dtype)
-    return self
+        found = functions["_to_device"](found, str(device))
+    if dtype is not found.dtype or copy and found is self:
+        found = functions["_to_copy"](found, dtype)
+    if found is not self and memory_format is not None:
+        found = found.contiguous(memory_format=memory_format)
+    return found
 
 
-for name, target in {"half": float16, "bfloat16": bfloat16,
-                     "float": float32, "double": float64, "bool": bool_,
-                     "byte": uint8, "char": int8, "short": int16,
-                     "int": int32, "long": int64}.items():
-    setattr(Tensor, name, lambda self, target=target: self.to(target))
+def shorthand(name, target):
+    def converted(self, *, memory_format=None):
+        return self.to(target, memory_format=memory_format)
+    converted.__name__ = converted.__qualname__ = name
+    converted.__doc__ = f"The tensor in {target!r}: to({target!r})."
+    return method(converted)
+
+
+SHORT = {"bool": bool_, "byte": uint8, "char": int8, "short": int16,
+         "int": int32, "long": int64, "half": float16, "bfloat16": bfloat16,
+         "float": float32, "double": float64}
+for name, target in SHORT.items():
+    shorthand(name, target)
+types = {f"lamina.{'BFloat16' if short == 'bfloat16' else short.title()}"
+         "Tensor": dtype for short, dtype in SHORT.items()}
+
+
+@method
+def type_as(self, other):
+    """The tensor in the dtype and on the device of another."""
+    return self.to(other)
+
+
+def to_cpu(self, memory_format=None):
+    """The tensor on the device `cpu`: to("cpu")."""
+    return self.to("cpu", memory_format=memory_format)
+
+
+Tensor.cpu = to_cpu
+
+
+def tensor_type(self, dtype=None, non_blocking=False):
+    """Without a dtype, the name of the tensor's kind, such as
+    'lamina.FloatTensor'; with one, or such a name, the tensor in it."""
+    if dtype is None:
+        return next(name for name, d in types.items() if d is self.dtype)
+    if isinstance(dtype, str):
+        if dtype not in types:
+            raise ValueError(f"no type {dtype!r}" + nearest(dtype, types))
+        dtype = types[dtype]
+    return self.to(dtype)
+
+
+Tensor.type = tensor_type
+
+
+@method
+def is_floating_point(self):
+    """Whether the elements are floats."""
+    return self.dtype.is_floating_point
 
 
 HALVES = (float16, bfloat16)
@@ -1124,6 +1195,244 @@ def wrap_half(operator, kernel):
 
 
 HALF = float16.bit = bfloat16.bit = add_layer(wrap_half)
+
+
+class SparseTensor(Tensor):
+    """Elements by their places; everywhere else is zero.
+
+    `places` is int64, with a column for each element of `entries`. If a
+    place comes twice, its element is the sum.
+    """
+
+    __slots__ = ("places", "entries", "coalesced")
+
+    def __init__(self, places, entries, size, coalesced=False):
+        self.places, self.entries = places, entries
+        self.coalesced = coalesced      # sorted, and no place comes twice
+        self.geometry = Geometry(tuple(size), (0,) * len(size))
+        self.dtype = entries.dtype
+        self.keys = entries.device.bit | sparse_coo.bit
+        self._base = self.array = self.autograd = None
+
+    @property
+    def device(self):
+        return self.entries.device
+
+    @property
+    def storage(self):
+        raise NotImplementedError(
+            "a sparse_coo tensor has no storage, only indices() and "
+            "values(); x.to_dense() gives a tensor that has one")
+
+    def __reduce_ex__(self, protocol):
+        return SparseTensor, (self.places, self.entries, self.shape,
+                              self.coalesced)
+
+    def __repr__(self):
+        """Its two tensors, the second line of each under the first."""
+        places, entries = (
+            repr(x).replace("\n", "\n" + " " * len(f"tensor({name}="))
+            for name, x in (("indices", self.places),
+                            ("values", self.entries)))
+        return (f"tensor(indices={places},\n       values={entries},\n"
+                f"       size={self.shape}, nnz={self._nnz()}, "
+                f"layout={self.layout})")
+
+
+Tensor.layout = property(lambda self: layouts[self.keys & LAYOUTS])
+Tensor.is_sparse = property(lambda self: self.layout is sparse_coo)
+
+
+def sparse_coo_tensor(indices, values, size=None, *, dtype=None,
+                      device=None):
+    """A tensor of layout sparse_coo: `values[k]` at `indices[:, k]`.
+
+    Without `size`, the smallest that holds all places. NB: in PyTorch an
+    element may be a tensor itself; here it is a number.
+    """
+    if not isinstance(values, Tensor):
+        values = tensor(values, dtype=dtype, device=device)
+    values = values.to(device, dtype)
+    if values.device.type == "meta":
+        raise NotImplementedError("the places of a sparse tensor are data, "
+                                  "and a tensor on 'meta' has none")
+    if not isinstance(indices, Tensor):
+        indices = tensor(indices, device=values.device)
+    if indices.is_floating_point() and indices.numel():
+        raise TypeError(f"indices are integers, not {indices.dtype}")
+    indices = indices.to(values.device, int64)
+    if indices.ndim != 2 or values.shape != indices.shape[1:]:
+        raise RuntimeError(
+            f"expected indices of shape [dimensions, elements] and values "
+            f"of shape [elements]; got {list(indices.shape)} and "
+            f"{list(values.shape)}")
+    if getattr(values, "requires_grad", False):
+        raise RuntimeError("no gradient flows into the values of a sparse "
+                           "tensor; give values.detach()")
+    rows = indices.tolist()
+    if size is None:
+        size = [max(row, default=-1) + 1 for row in rows]
+    if len(size) != len(rows) or any(
+            not 0 <= i < n for row, n in zip(rows, size) for i in row):
+        raise RuntimeError(f"size {list(size)} does not hold all of the "
+                           f"places, which are {rows}")
+    return SparseTensor(indices, values, size)
+
+
+def only_sparse(name, read):
+    """A method for the layout sparse_coo, which refuses any other."""
+    def reading(self):
+        if not self.is_sparse:
+            raise RuntimeError(f"{name}() is for the layout sparse_coo, and "
+                               f"this tensor is {self.layout.name}; "
+                               f"x.to_sparse() gives one")
+        if name in ("indices", "values") and not self.coalesced:
+            raise RuntimeError(f"{name}(): a place may come twice in this "
+                               f"tensor; use x.coalesce().{name}()")
+        return read(self)
+    reading.__name__ = name
+    method(reading)
+
+
+for name, read in {
+        "indices": lambda self: self.places,
+        "_indices": lambda self: self.places,
+        "values": lambda self: self.entries,
+        "_values": lambda self: self.entries,
+        "_nnz": lambda self: self.entries.shape[0],
+        "is_coalesced": lambda self: self.coalesced}.items():
+    only_sparse(name, read)
+
+
+define("_to_sparse(Tensor self) -> Tensor", "In the layout sparse_coo.")
+define("_to_dense(Tensor self) -> Tensor", "In the layout strided.")
+define("_coalesce(Tensor self) -> Tensor", "Places in order, none twice.")
+
+
+@method
+def to_sparse(self):
+    """The tensor in the layout sparse_coo."""
+    return self if self.is_sparse else functions["_to_sparse"](self)
+
+
+@method
+def to_dense(self, dtype=None):
+    """The tensor in the layout strided."""
+    found = functions["_to_dense"](self) if self.is_sparse else self
+    return found.to(dtype=dtype)
+
+
+@method
+def coalesce(self):
+    """A sparse tensor with its places in order, none of them twice."""
+    return self if self.is_coalesced() else functions["_coalesce"](self)
+
+
+def numbers_of(x):
+    """The row-major number of each place of a sparse tensor."""
+    places, count = flat(x.places), x._nnz()
+    numbers = [0] * count
+    for d, size in enumerate(x.shape):
+        row = places[d * count:(d + 1) * count]
+        numbers = [n * size + i for n, i in zip(numbers, row)]
+    return numbers
+
+
+def from_numbers(like, numbers, values):
+    """A sparse tensor of the shape and dtype of another, in order."""
+    columns = [n // step % size for step, size in
+               zip(row_major(like.shape).strides, like.shape)
+               for n in numbers]
+    parts = [write_values(empty(shape, dtype=dtype, device=like.device), new)
+             for shape, dtype, new in (
+                 ((like.ndim, len(numbers)), int64, columns),
+                 ((len(numbers),), like.dtype, values))]
+    return SparseTensor(*parts, like.shape, True)
+
+
+@impl("_coalesce", "python", "cpu", layout=sparse_coo)
+def sparse_coalesce(self):
+    sums = {}
+    for number, value in zip(numbers_of(self), flat(self.entries)):
+        sums[number] = sums.get(number, 0) + value
+    return from_numbers(self, sorted(sums), [sums[n] for n in sorted(sums)])
+
+
+@impl("_to_dense", "python", "cpu", layout=sparse_coo)
+def sparse_to_dense(self):
+    values = [0] * numel(self.shape)
+    for number, value in zip(numbers_of(self), flat(self.entries)):
+        values[number] += value
+    return write_values(
+        empty(self.shape, dtype=self.dtype, device=self.device), values)
+
+
+@impl("_to_sparse", "python", "cpu")
+def dense_to_sparse(self):
+    values = flat(self)
+    found = [n for n, value in enumerate(values) if value != 0]
+    return from_numbers(self, found, [values[n] for n in found])
+
+
+def cpu_numbers(x):
+    steps = np.array(row_major(x.shape).strides, np.int64)
+    return steps @ array(x.places)
+
+
+@impl("_to_dense", "cpu", layout=sparse_coo)
+def cpu_sparse_to_dense(self):
+    if self.dtype is bfloat16:          # NumPy cannot add these
+        return sparse_to_dense(self)
+    out = np.zeros(numel(self.shape), numpy_dtypes[self.dtype])
+    np.add.at(out, cpu_numbers(self), array(self.entries))
+    return from_array(out.reshape(self.shape))
+
+
+@impl("_coalesce", "cpu", layout=sparse_coo)
+def cpu_coalesce(self):
+    if self.dtype is bfloat16:
+        return sparse_coalesce(self)
+    numbers, which = np.unique(cpu_numbers(self), return_inverse=True)
+    sums = np.zeros(len(numbers), numpy_dtypes[self.dtype])
+    np.add.at(sums, which, array(self.entries))
+    steps = np.array(row_major(self.shape).strides, np.int64)[:, None]
+    sizes = np.array(self.shape, np.int64)[:, None]
+    return SparseTensor(from_array(numbers // steps % sizes),
+                        from_array(sums), self.shape, True)
+
+
+def on_entries(name, additive=False):
+    """Give an operator that keeps 0 as 0 a kernel for sparse tensors.
+
+    If it is `additive`, the parts of a sum may be done one by one.
+    """
+    operator = operators[name]
+
+    def sparse(self, *args):
+        if not (additive or self.coalesced):
+            self = kernel_of("_coalesce", self)(self)
+        entries = lookup(operator, self.entries.keys)(self.entries, *args)
+        return SparseTensor(self.places, entries, self.shape, self.coalesced)
+
+    return impl(name, layout=sparse_coo)(sparse)
+
+
+for name, additive in {"abs": False, "detach": True, "_to_copy": True}.items():
+    on_entries(name, additive)
+
+
+def on_both(name):
+    """The same for an operator that the places go through as well."""
+    def sparse(self, *args):
+        kernel = kernel_of(name, self.entries)
+        return SparseTensor(kernel(self.places, *args), kernel(
+            self.entries, *args), self.shape, self.coalesced)
+
+    return impl(name, layout=sparse_coo)(sparse)
+
+
+for name in ("clone", "_to_device"):
+    on_both(name)
 
 
 lock = threading.RLock()
