@@ -1369,3 +1369,77 @@ def test_ten_lines_make_an_operator_in_all_its_forms(declare):
     with pytest.raises(TypeError, match="takes 1 positional"):
         x.t3_softsign(1)
     assert "x / (1 + |x|)" in Tensor.t3_softsign.__doc__
+# --- memory of others -------------------------------------------------
+
+def test_frombuffer():
+    memory = bytearray(range(9))
+    x = lamina.frombuffer(memory, dtype=lamina.int16, offset=2, count=3)
+    assert x.dtype is lamina.int16 and x.shape == (3,)
+    assert x.device is lamina.get_default_device()
+    x[1] = -1
+    assert memory[4:6] == b"\xff\xff"
+    assert lamina.frombuffer(memory, dtype=lamina.uint8).shape == (9,)
+    assert lamina.frombuffer(memory, dtype=lamina.int32, offset=5
+                             ).shape == (1,)
+    half = lamina.frombuffer(bytearray(b"\x80\x3f" * 2),
+                             dtype=lamina.bfloat16)
+    assert half.tolist() == ([1.0, 1.0] if sys.byteorder == "little"
+                             else half.tolist())
+
+
+@pytest.mark.parametrize("buffer, options, kind, named", [
+    (bytearray(), {}, ValueError, "0 bytes"),
+    (bytearray(7), {}, ValueError, "7 bytes"),
+    (bytearray(8), {"offset": 8}, ValueError, "byte 8"),
+    (bytearray(8), {"offset": -1}, ValueError, "byte -1"),
+    (bytearray(8), {"count": 0}, ValueError, "0 elements"),
+    (bytearray(8), {"count": 3}, ValueError, "12 bytes"),
+    ([1, 2], {}, ValueError, "list"),
+    (b"12345678", {}, TypeError, "read-only"),
+    (bytearray(8), {"dtype": "int32"}, TypeError, "'int32'"),
+])
+def test_frombuffer_says_what_is_wrong(buffer, options, kind, named):
+    with pytest.raises(kind) as error:
+        lamina.frombuffer(buffer, **{"dtype": lamina.int32, **options})
+    assert named in str(error.value)
+
+
+@given(layouts(special=True))
+@quick
+def test_dlpack_to_numpy_and_back(layout):
+    for device in ("cpu", "python"):
+        x = layout.on(device)
+        found = np.from_dlpack(x)
+        assert same(found.tolist(), x.tolist())
+        y = lamina.from_dlpack(x)
+        assert y.dtype is x.dtype and same(y.tolist(), x.tolist())
+        if x.numel():
+            assert found.ctypes.data == x.data_ptr() == y.data_ptr()
+            assert y.stride() == x.stride()
+
+
+def test_dlpack_options():
+    x = lamina.arange(4.0)
+    assert x.__dlpack_device__() == (1, 0)
+    y = lamina.from_dlpack(x.__dlpack__())      # a capsule will do
+    y[0] = 5
+    assert x[0].item() == 5
+    for y in (lamina.from_dlpack(x, copy=True),
+              lamina.from_dlpack(x.__dlpack__(copy=True))):
+        y[0] = 7
+        assert x[0].item() == 5
+    on_python = lamina.from_dlpack(np.arange(3.0), device="python")
+    assert str(on_python.device) == "python"
+    assert on_python.tolist() == [0, 1, 2]
+    x.__dlpack__(stream=-1, dl_device=(1, 0), max_version=(1, 1))
+    for options in ({"stream": 2}, {"dl_device": (2, 0)}):
+        with pytest.raises(BufferError):
+            x.__dlpack__(**options)
+    with pytest.raises(BufferError, match="to_dense"):
+        x.to_sparse().__dlpack__()
+    with pytest.raises(BufferError, match="meta"):
+        lamina.zeros(2, device="meta").__dlpack__()
+    with pytest.raises(ValueError, match="meta"):
+        lamina.zeros(2, device="meta").__dlpack_device__()
+    with pytest.raises(RuntimeError, match="int is none"):
+        lamina.from_dlpack(3)

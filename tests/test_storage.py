@@ -2,11 +2,16 @@
 
 import array
 import copy
+import gc
 import math
 import mmap
 import pickle
 import struct
+import subprocess
 import sys
+import weakref
+from multiprocessing import get_context
+from multiprocessing.shared_memory import SharedMemory
 
 import numpy as np
 import pytest
@@ -363,6 +368,39 @@ def test_the_owner_lives_as_long_as_the_storage():
     owner.extend(b'more')
 
 
+def test_two_processes_share_memory():
+    block = SharedMemory(create=True, size=16)
+    try:
+        storage = Storage(block.buf)
+        storage.write(lamina.uint8, 0, 41)
+        program = """if True:
+            from multiprocessing.shared_memory import SharedMemory
+            block = SharedMemory(name)
+            block.buf[0] += 1
+            block.close()
+        """
+        child = get_context('spawn').Process(
+            target=exec, args=(program, {'name': block.name}))
+        child.start()
+        child.join()
+        assert storage.read(lamina.uint8, 0) == 42
+        del storage
+    finally:
+        block.close()
+        block.unlink()
+
+
+@pytest.mark.parametrize('where', DEVICES)
+def test_data_ptr(where):
+    memory = np.zeros(8, np.int16)
+    assert Storage(memory, where).data_ptr() == memory.ctypes.data
+    assert Storage(memory[3:], where).data_ptr() == memory.ctypes.data + 6
+    assert Storage(0, where).data_ptr() == 0
+    owner = bytearray(8)
+    Storage(owner, where).data_ptr()
+    owner.extend(b'more')               # nobody holds on to it
+
+
 @pytest.mark.parametrize('buffer, fault', [
     (b'12345678', 'bytes is read-only'),
     (np.arange(8)[::2], 'ndarray is not contiguous'),
@@ -382,6 +420,199 @@ def test_no_memory_at_all(wrong):
 def test_a_negative_size(where):
     with pytest.raises(RuntimeError, match='-1 bytes'):
         Storage(-1, where)
+
+
+# --- DLPack -----------------------------------------------------------
+
+class Lender:
+    """What speaks DLPack: NumPy's from_dlpack wants an object."""
+
+    def __init__(self, *parts):
+        self.parts = parts
+
+    def __dlpack__(self, **options):
+        return module.lend_dlpack(*self.parts)
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+
+@pytest.fixture
+def no_collector():
+    module._sweep()
+    gc.disable()
+    yield
+    gc.enable()
+    module._sweep()
+    assert not module._lent
+
+
+NUMPYS = [d for d in DTYPES if d is not lamina.bfloat16]
+
+
+@pytest.mark.parametrize('dtype', NUMPYS, **ids)
+@pytest.mark.parametrize('where', DEVICES)
+def test_numpy_takes_what_we_lend(where, dtype, no_collector):
+    memory = np.arange(24).astype(dtype.name)
+    storage = Storage(memory, where)
+    for shape, strides, offset in [
+            ((24,), (1,), 0), ((2, 3), (3, 1), 4), ((3, 2), (1, 3), 0),
+            ((2, 2), (12, 5), 1), ((), (), 7), ((3, 4), (0, 1), 2),
+            ((0, 3), (3, 1), 0)]:
+        found = np.from_dlpack(Lender(storage, dtype, shape, strides, offset))
+        size = dtype.itemsize
+        expected = np.ndarray(shape, memory.dtype, memory, offset * size,
+                              [s * size for s in strides])
+        assert found.dtype == memory.dtype and found.shape == shape
+        assert (found == expected).all()
+        assert not found.size or found.ctypes.data == expected.ctypes.data
+        del found
+    storage.write(dtype, 0, 1)
+
+
+@pytest.mark.parametrize('dtype', NUMPYS, **ids)
+@pytest.mark.parametrize('where', DEVICES)
+def test_we_take_what_numpy_lends(where, dtype):
+    memory = np.arange(24).astype(dtype.name).reshape(2, 3, 4)
+    for given in (memory, memory.T, memory[:, 1:, ::2], memory[1, 2, 3],
+                  memory[:0], memory[0, 0]):
+        given = np.asarray(given)
+        if not given.flags.writeable or given.base is None:
+            given = given.copy()
+        storage, found, shape, strides = module.take_dlpack(
+            given.__dlpack__(), where)
+        assert found is dtype and shape == given.shape
+        assert storage.device is device(where)
+        assert not given.size or strides == tuple(
+            s // dtype.itemsize for s in given.strides)
+        assert not given.size or storage.data_ptr() == given.ctypes.data
+        ends = [(n - 1) * s for n, s in zip(shape, strides)]
+        count = 1 + sum(ends) if given.size else 0
+        assert storage.nbytes() == count * dtype.itemsize
+        if count:
+            last = storage.read(dtype, count - 1)
+            assert last == given.flat[-1].item()
+
+
+@pytest.mark.parametrize('dtype', DTYPES, **ids)
+def test_our_own_capsules_come_back(dtype, no_collector):
+    storage = Storage(64)
+    capsule = module.lend_dlpack(storage, dtype, (2, 2), (3, 1), 1)
+    taken, found, shape, strides = module.take_dlpack(capsule)
+    assert (found, shape, strides) == (dtype, (2, 2), (3, 1))
+    taken.write(dtype, 4, 1)
+    assert storage.read(dtype, 5) == 1
+    assert taken.nbytes() == 5 * dtype.itemsize
+
+
+def test_a_capsule_is_taken_once(no_collector):
+    capsule = module.lend_dlpack(Storage(8), lamina.float32, (2,), (1,))
+    taken = module.take_dlpack(capsule)
+    with pytest.raises(RuntimeError, match='PyCapsule was taken before'):
+        module.take_dlpack(capsule)
+    with pytest.raises(RuntimeError, match='int is none'):
+        module.take_dlpack(3)
+    del taken, capsule
+
+
+def test_lent_memory_lives_until_the_deleter(no_collector):
+    owner = np.zeros(4, np.float32)
+    alive = weakref.ref(owner)
+    storage = Storage(owner)
+    found = np.from_dlpack(Lender(storage, lamina.float32, (4,), (1,)))
+    again = found[1:]
+    del owner, storage, found
+    assert alive() is not None and len(module._lent) == 1
+    alive()[3] = 7
+    assert again[2] == 7
+    del again                           # the deleter runs here, once
+    assert alive() is None and not module._lent
+
+
+def test_taken_memory_is_given_back_once(no_collector):
+    theirs = np.zeros(4, np.float32)
+    alive = weakref.ref(theirs)
+    storage, *_ = module.take_dlpack(theirs.__dlpack__())
+    window = storage.elements(lamina.float32)[1:]
+    del theirs, storage
+    assert alive() is not None
+    window[2] = 5.0
+    assert alive()[3] == 5
+    del window
+    assert alive() is None
+
+
+def test_a_lent_bytearray_cannot_move(no_collector):
+    owner = bytearray(8)
+    capsule = module.lend_dlpack(Storage(owner), lamina.uint8, (8,), (1,))
+    with pytest.raises(BufferError):
+        owner.extend(b'more')
+    del capsule
+    module._sweep()
+    owner.extend(b'more')
+
+
+def test_capsules_that_nobody_takes_are_swept(no_collector):
+    owner = np.zeros(4, np.float32)
+    alive = weakref.ref(owner)
+    held = module.lend_dlpack(Storage(owner), lamina.float32, (4,), (1,))
+    module.lend_dlpack(Storage(8), lamina.float32, (2,), (1,))
+    del owner
+    module.lend_dlpack(Storage(4), lamina.float32, (1,), (1,))
+    assert len(module._lent) == 2       # this one and the one that is held
+    assert alive() is not None
+    del held
+    module._sweep()
+    assert alive() is None and not module._lent
+
+
+def test_an_error_of_the_taker_is_not_lost():
+    storage = Storage(8)
+    with pytest.raises((RuntimeError, BufferError), match='dtype|type'):
+        np.from_dlpack(Lender(storage, lamina.bfloat16, (4,), (1,)))
+
+
+@pytest.mark.parametrize('given, fault', [
+    (np.zeros(2, np.complex64), 'code 5 with 64 bits'),
+    (np.zeros(2, np.uint16), 'code 1 with 16 bits'),
+    (np.arange(4.0)[::-1], r'strides \(-1,\)')])
+def test_capsules_that_a_storage_cannot_hold(given, fault):
+    capsule = given.__dlpack__()
+    with pytest.raises(BufferError, match=fault):
+        module.take_dlpack(capsule)
+
+
+def test_a_tensor_elsewhere_is_refused():
+    row = module.DLTensor(device_type=2, code=2, bits=32, lanes=1)
+    with pytest.raises(BufferError, match='device 2'):
+        module.read_dlpack(row)
+    row.device_type, row.lanes = 1, 4
+    with pytest.raises(BufferError, match='4 lanes'):
+        module.read_dlpack(row)
+
+
+def test_strides_may_be_left_out():
+    import ctypes
+    sizes = (ctypes.c_int64 * 3)(2, 3, 4)
+    row = module.DLTensor(None, 1, 0, 3, 0, 8, 1, ctypes.addressof(sizes),
+                          None, 0)
+    assert module.read_dlpack(row) == (lamina.int8, (2, 3, 4), (12, 4, 1))
+
+
+def test_meta_lends_nothing():
+    with pytest.raises(BufferError, match='meta'):
+        module.lend_dlpack(Storage(8, 'meta'), lamina.uint8, (8,), (1,))
+
+
+def test_no_numpy_is_needed():
+    program = (
+        'import sys; sys.modules["numpy"] = None\n'
+        'import lamina.storage as s\n'
+        'a = s.Storage(8, "python"); a.write(s.bfloat16, 3, 1.5)\n'
+        'b, *_ = s.take_dlpack(s.lend_dlpack(a, s.bfloat16, (4,), (1,)))\n'
+        'assert b.read(s.bfloat16, 3) == 1.5; del b\n'
+        'assert not s._lent')
+    subprocess.run([sys.executable, '-c', program], check=True)
 
 
 # --- meta -------------------------------------------------------------

@@ -928,3 +928,10 @@ def test_a_bool_is_no_size_and_no_dimension():
                  lambda: lamina.zeros(2).view(True, 2)):
         with pytest.raises(TypeError):
             call()
+
+
+def test_data_ptr_is_the_first_element_s():
+    x = lamina.zeros(3, 4, dtype=lamina.int16)
+    assert x.data_ptr() == x.untyped_storage().data_ptr()
+    assert x[1, 2:].data_ptr() == x.data_ptr() + 12
+    assert x[:0].data_ptr() == 0

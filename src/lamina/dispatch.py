@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import lamina.strides as strides
 from lamina.storage import (
-    Storage, as_device, bfloat16, bool_, cpu, device, dtypes, float16, float32,
-    float64, int16, int32, int64, int8, meta, uint8,
+    DLPACK_CPU, Storage, as_device, bfloat16, bool_, cpu, device, dtypes,
+    float16, float32, float64, get_default_device, int16, int32, int64, int8,
+    lend_dlpack, meta, take_dlpack, uint8,
 )
 from lamina.strides import (
     Geometry, Tensor, as_dtype, element, empty, empty_like, flat, method,
@@ -34,6 +35,8 @@ __all__ = [
     "array",
     "from_array",
     "from_numpy",
+    "from_dlpack",
+    "frombuffer",
     "fallback",
     "layout",
     "strided",
@@ -1642,3 +1645,73 @@ def numpy(self):
 
 Tensor.__array__ = lambda self, dtype=None, copy=None: np.array(
     self.numpy(), dtype, copy=copy)
+
+
+def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
+    """A tensor of one dimension over memory that an object lends: no copy.
+
+    Skips `offset` bytes; `count` elements, or below 0 all that are there.
+    """
+    dtype = as_dtype(dtype)
+    try:
+        memory = memoryview(buffer).cast("B")
+    except TypeError as error:          # ValueError, as in PyTorch
+        raise ValueError(f"frombuffer(): {error}") from None
+    left, size = memory.nbytes - offset, dtype.itemsize
+    if offset < 0 or left <= 0 or count == 0:
+        raise ValueError(f"nothing to read: {memory.nbytes} bytes, from "
+                         f"byte {offset}, {count} elements; expected at "
+                         f"least one element (count=-1 for all)")
+    if count < 0 and left % size:
+        raise ValueError(f"{left} bytes from byte {offset} are no whole "
+                         f"number of {dtype.name}, {size} bytes each; "
+                         f"count={left // size} leaves the rest")
+    count = left // size if count < 0 else count
+    if count * size > left:
+        raise ValueError(f"{count} of {dtype.name} need {count * size} "
+                         f"bytes, and from byte {offset} there are {left}")
+    storage = Storage(memory[offset:offset + count * size],
+                      get_default_device())
+    x = Tensor(storage, row_major((count,)), dtype)
+    return x.requires_grad_() if requires_grad else x
+
+
+@method
+def __dlpack__(self, *, stream=None, max_version=None, dl_device=None,
+               copy=None):
+    """A capsule that lends the tensor's memory; BufferError if it cannot.
+
+    It is DLPack's first kind, which every version can read.
+    """
+    if stream not in (None, -1):
+        raise BufferError(f"stream {stream!r}: memory of the CPU has none")
+    if dl_device is not None and dl_device != self.__dlpack_device__():
+        raise BufferError(f"dl_device {dl_device}: expected "
+                          f"{self.__dlpack_device__()}, or None")
+    if self.autograd is not None and self.requires_grad:
+        raise BufferError("a tensor that requires grad is not lent: others "
+                          "record no gradient; use x.detach()")
+    if self.layout is not strided:
+        raise BufferError(f"DLPack has no layout {self.layout}; "
+                          f"x.to_dense() has one that it knows")
+    if copy:
+        self = functions["clone"](self)
+    return lend_dlpack(self.storage, self.dtype, *self.geometry)
+
+
+@method
+def __dlpack_device__(self):
+    """DLPack's (type, number) of the device: the CPU is (1, 0)."""
+    if self.device.type == "meta":
+        raise ValueError("DLPack has no device 'meta'")
+    return DLPACK_CPU, 0
+
+
+def from_dlpack(ext_tensor, *, device=None, copy=None):
+    """A tensor over the memory of another library's, or of a capsule: no
+    copy, unless copy=True."""
+    make = getattr(ext_tensor, "__dlpack__", lambda: ext_tensor)
+    storage, dtype, shape, strides = take_dlpack(
+        make(), device or get_default_device())
+    x = Tensor(storage, Geometry(shape, strides, 0), dtype)
+    return functions["clone"](x) if copy else x

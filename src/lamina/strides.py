@@ -231,6 +231,13 @@ def storage_offset(self):
 
 
 @method
+def data_ptr(self):
+    """The address of the first element; 0 if there is none."""
+    first = self.geometry.offset * self.dtype.itemsize
+    return self.storage.data_ptr() + first if self.numel() else 0
+
+
+@method
 def element_size(self):
     """Bytes an element."""
     return self.dtype.itemsize
