@@ -6,6 +6,7 @@ not this file.
 
 import functools
 import inspect
+import math
 import operator as builtin
 import threading
 import warnings
@@ -19,9 +20,10 @@ from lamina.dispatch import (
     operators,
 )
 from lamina.reductions import reduced_dims, reduced_shape
+from lamina.storage import int64
 from lamina.strides import (
     Geometry, Tensor, method, nearest, offsets, ones, repr_notes, row_major,
-    zeros,
+    tensor, zeros,
 )
 
 __all__ = [
@@ -998,6 +1000,146 @@ derivative("bmm",
 derivative("linalg_inv",
            A=lambda grad, result: -(result.transpose(-1, -2) @ grad
                                     @ result.transpose(-1, -2)))
+
+
+def softmax_self(grad, result, dim):
+    product = grad * result
+    return product - result * product.sum(dim, keepdim=True)
+
+
+derivative("_softmax", self=softmax_self)
+derivative("_log_softmax",
+           self=lambda grad, result, dim:
+           grad - result.exp() * grad.sum(dim, keepdim=True))
+for name in ("argsort", "_cummax", "_cummin"):
+    derivative(name)            # places carry no gradient
+
+
+def backwards(x, dim):
+    """The elements along dim from the last to the first."""
+    count = range(x.shape[dim]) if x.shape else [0]
+    return x.index_select(dim, tensor(list(count)[::-1], dtype=int64,
+                                      device=x.device))
+
+
+def running_back(grad, dim):
+    return backwards(backwards(grad, dim).cumsum(dim), dim)
+
+
+def product_before(x, dim):
+    """The product of all elements before each one, along dim."""
+    place = (x.detach() * 0 == 0).cumsum(dim) * 0
+    place = (place + 1).cumsum(dim) - 1
+    last = where(place > 0, place - 1, 0)
+    return where(place > 0, x.cumprod(dim).gather(dim, last), 1.0)
+
+
+def prod_self(grad, self, dim, keepdim):
+    others = product_before(self, dim) * backwards(
+        product_before(backwards(self, dim), dim), dim)
+    return restore(grad, self.shape, dim, keepdim) * others
+
+
+derivative("prod.dim_int", self=prod_self)
+derivative("_cumsum", self=lambda grad, dim: running_back(grad, dim))
+
+
+def cumprod_self(grad, self, result, dim):
+    """For each i, the sum over j >= i of grad[j] times the product of all
+    elements to j but i. Without a zero that is a quotient."""
+    if self.device.type == "meta" or not (self == 0).any().item():
+        return running_back(grad * result, dim) / self
+    if not self.shape:
+        return grad
+    grad, x = grad.transpose(dim, -1), self.transpose(dim, -1)
+    size = x.shape[-1]
+    place = tensor(list(range(size)), device=x.device)
+    row, column = place.unsqueeze(1), place.unsqueeze(0)
+    # each row leaves one element out
+    without = where(row == column, 1.0, x.unsqueeze(-2)).cumprod(-1)
+    part = grad.unsqueeze(-2) * where(column >= row, without, 0.0)
+    return part.sum(-1).transpose(dim, -1)
+
+
+def logcumsumexp_self(grad, self, result, dim):
+    """grad.exp() may overflow, so its parts stay logarithms. The source is
+    PyTorch's FunctionsManual.cpp."""
+    def part(sign):
+        size = where(sign * grad > 0, (sign * grad).log(), -math.inf)
+        size = backwards(size - result, dim).logcumsumexp(dim)
+        return (backwards(size, dim) + self).exp()
+    return part(1) - part(-1)
+
+
+derivative("_cumprod", self=cumprod_self)
+derivative("_logcumsumexp", self=logcumsumexp_self)
+
+
+def norm_self(grad, self, result, dim, keepdim, p):
+    grad = restore(grad, self.shape, dim, keepdim)
+    result = restore(result, self.shape, dim, keepdim)
+    if p in (math.inf, -math.inf):
+        chosen = (self.abs() == result).to(grad.dtype)
+        return grad * self.sign() * chosen / chosen.sum(dim, keepdim=True)
+    if p == 0:
+        return self * 0
+    if p == 1:
+        return grad * self.sign()
+    if p == 2:
+        return grad * where(result == 0, 0.0, self / result)
+    size = where(self == 0, 1.0, self.abs())
+    slope = self.sign() * size ** (p - 1) / result ** (p - 1)
+    return grad * where((result == 0) * (self == self), 0.0, slope)
+
+
+derivative("_norm", self=norm_self)
+
+
+derivative("scatter.src",
+           self=lambda grad, dim, index: grad.scatter(dim, index, 0),
+           src=lambda grad, dim, index: grad.gather(dim, index))
+
+
+def scatter_extreme_share(grad, self, result, dim, index, src):
+    """grad, divided by how many have reached the extreme."""
+    winners = (src == result.gather(dim, index)).to(grad.dtype)
+    count = (self == result).to(grad.dtype).scatter_add(dim, index, winners)
+    return grad / count, winners
+
+
+def scatter_extreme_self(grad, self, result, dim, index, src):
+    share, _ = scatter_extreme_share(grad, self, result, dim, index, src)
+    return share * (self == result)
+
+
+def scatter_extreme_src(grad, self, result, dim, index, src):
+    share, winners = scatter_extreme_share(
+        grad, self, result, dim, index, src)
+    return share.gather(dim, index) * winners
+
+
+for name in ("_scatter_amax", "_scatter_amin"):
+    derivative(name, self=scatter_extreme_self, src=scatter_extreme_src)
+
+
+def scatter_prod_self(grad, self, dim, index, src):
+    one = (self * 0 + 1).detach()
+    return grad * functions["_scatter_prod"](one, dim, index, src)
+
+
+def scatter_prod_src(grad, self, result, dim, index, src):
+    """The product of the others of a place: a quotient, but for zeros. The
+    only zero of a place sees the product without it."""
+    zero = (src == 0).to(src.dtype)
+    zeros = (self.detach() * 0).scatter_add(dim, index, zero)
+    filled = where(src == 0, 1.0, src)
+    without = functions["_scatter_prod"](self, dim, index, filled)
+    only = (zeros.gather(dim, index) == 1) * (src == 0)
+    return where(only, (grad * without).gather(dim, index),
+                 (grad * result).gather(dim, index) / filled)
+
+
+derivative("_scatter_prod", self=scatter_prod_self, src=scatter_prod_src)
 
 
 define("embed(Tensor self, int[] input_size, int[] stride, int offset) "

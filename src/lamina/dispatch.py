@@ -616,11 +616,20 @@ def fits(operator, args, kwargs):
     types = {p.name: p.type for p in params}
     needed = {p.name for p in params if p.default is None}
     return needed <= given.keys() <= types.keys() and all(
-        v is None or k in operator.numbers or (
-            isinstance(v, (list, tuple)) if types[k].startswith("Tensor")
-            and types[k].endswith("[]")
-            else types[k].startswith("Tensor") == is_tensor_like(v))
+        v is None or k in operator.numbers or may_be(types[k], v)
         for k, v in given.items())
+
+
+def may_be(type, value):
+    """Whether an argument of a schema's type may have that value."""
+    if type.startswith("Tensor"):
+        return (isinstance(value, (list, tuple)) if type.endswith("[]")
+                else is_tensor_like(value))
+    try:
+        CONVERTERS[type.rstrip("?")][0](value)
+    except TypeError:
+        return False
+    return not is_tensor_like(value)
 
 
 class Namespace:

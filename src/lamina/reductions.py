@@ -4,17 +4,24 @@ Exported from chapters/05_reductions.ipynb by `course export`; edit the
 chapter, not this file.
 """
 
+import math
+import operator
 import warnings
+from itertools import accumulate
 
-from lamina.broadcasting import functions, quiet
-from lamina.dispatch import array, define, from_array, impl, np, operators
+from lamina.broadcasting import (
+    broadcast_shapes, functions, ieee_log, ieee_pow, quiet,
+)
+from lamina.dispatch import (
+    array, define, from_array, impl, np, numpy_dtypes, operators,
+)
 from lamina.storage import bool_, get_default_dtype, int32, int64, uint8, wrap
 from lamina.strides import (
-    clone, empty, empty_like, flat, numel, offsets, permute, wrap_dim,
-    write_values,
+    Tensor, clone, empty, empty_like, flat, full, method, numel, offsets,
+    permute, tensor, wrap_dim, write_values, zeros_like,
 )
 
-__all__ = ["pairwise_sum", "reduction"]
+__all__ = ["pairwise_sum", "reduction", "rowwise", "norm"]
 
 
 def pairwise_sum(values):
@@ -80,29 +87,31 @@ def plan_reduction(name, x, dim, keepdim, empty_ok):
 def reduction(schema, doc, python, numpy, dtype=lambda d: d, empty_ok=True):
     """Declare an operator that reduces dimensions.
 
-    `python` turns a list of numbers into one, `numpy` takes an array,
-    `axis`, `keepdims` and `dtype`; `dtype` gives the result's dtype from
-    the input's. Without `empty_ok` no elements have no answer.
+    The schema's arguments are self, dim and keepdim, and it may have a
+    dtype and others after them. `python` turns a list of numbers into
+    one, `numpy` takes an array, `axis`, `keepdims` and `dtype`; both take
+    the others. `dtype` gives the result's dtype from the input's. Without
+    `empty_ok` no elements have no answer.
     """
     op = define(schema, doc)
     name = op.schema.name
 
-    def python_kernel(self, dim, keepdim, wanted=None):
+    def python_kernel(self, dim, keepdim, wanted=None, *others):
         dims, shape = plan_reduction(name, self, dim, keepdim, empty_ok)
         rows = reduced_rows(self, dims)
         if wanted:          # convert, then reduce: not the other way round
             rows = [[wrap(wanted, value) for value in row] for row in rows]
         out = empty(shape, dtype=wanted or dtype(self.dtype),
                     device="python")
-        return write_values(out, [python(row) for row in rows])
+        return write_values(out, [python(row, *others) for row in rows])
 
-    def cpu_kernel(self, dim, keepdim, wanted=None):
+    def cpu_kernel(self, dim, keepdim, wanted=None, *others):
         dims, _ = plan_reduction(name, self, dim, keepdim, empty_ok)
-        out_dtype = wanted or dtype(self.dtype)
-        return from_array(quiet(numpy, array(self), axis=dims,
-                                keepdims=keepdim, dtype=out_dtype.name))
+        out_dtype = numpy_dtypes[wanted or dtype(self.dtype)]
+        return from_array(quiet(numpy, array(self), dims, keepdim,
+                                out_dtype, *others))
 
-    def meta_kernel(self, dim, keepdim, wanted=None):
+    def meta_kernel(self, dim, keepdim, wanted=None, *others):
         _, shape = plan_reduction(name, self, dim, keepdim, empty_ok)
         return empty(shape, dtype=wanted or dtype(self.dtype),
                      device="meta")
@@ -114,21 +123,24 @@ def reduction(schema, doc, python, numpy, dtype=lambda d: d, empty_ok=True):
 
 
 def numpy_sum(x, axis, keepdims, dtype):
-    """np.add.reduce, in halves where NumPy would add row after row.
+    """np.add.reduce, in blocks where NumPy would add row after row.
 
     NumPy adds pairwise along the dimension that lies closest in memory,
     and from first to last along the others.
     """
     wide = [d for d in range(x.ndim) if x.shape[d] > 1]
     closest = min(wide, key=lambda d: abs(x.strides[d]), default=None)
-    longest = max(axis, key=lambda d: x.shape[d], default=None)
-    if (closest is None or closest in axis or x.shape[longest] <= 128
-            or np.dtype(dtype).kind != "f"):
-        return np.add.reduce(x, axis=axis, keepdims=keepdims, dtype=dtype)
-    half = x.shape[longest] // 2
-    before = (slice(None),) * longest
-    return (numpy_sum(x[*before, :half], axis, keepdims, dtype)
-            + numpy_sum(x[*before, half:], axis, keepdims, dtype))
+    d = max(axis, key=lambda d: x.shape[d], default=None)
+    if (closest is None or closest in axis or x.shape[d] <= 64
+            or dtype.kind != "f"):
+        return np.add.reduce(x, axis, dtype, None, keepdims)
+    count, before = x.shape[d] // 32, (slice(None),) * d
+    blocks = x[*before, :count * 32].reshape(
+        x.shape[:d] + (count, 32) + x.shape[d + 1:])
+    rows = np.add.reduce(blocks, d + 1, dtype)
+    rest = x[*before, count * 32:]
+    total = numpy_sum(rows, axis, keepdims, dtype)
+    return total + numpy_sum(rest, axis, keepdims, dtype)
 
 
 def sum_dtype(dtype):
@@ -140,6 +152,19 @@ reduction("sum.dim_IntList(Tensor self, int[]? dim=None, bool keepdim=False,"
           " *, ScalarType? dtype=None) -> Tensor",
           "The sum over dimensions, or over all. Integers are summed in "
           "int64.", pairwise_sum, np and numpy_sum, sum_dtype)
+
+
+def numpy_prod(x, axis, keepdims, dtype):
+    return np.multiply.reduce(x, axis, dtype, None, keepdims)
+
+
+reduction("prod.dim_int(Tensor self, int dim, bool keepdim=False, *, "
+          "ScalarType? dtype=None) -> Tensor",
+          "The product over a dimension. Integers are multiplied in int64.",
+          math.prod, numpy_prod, sum_dtype)
+define("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+       "The product of all elements.",
+       composite=lambda self, dtype: self.reshape(-1).prod(0, dtype=dtype))
 
 
 def untyped(function):
@@ -199,31 +224,39 @@ def flat_axis(function):
     return reduce
 
 
+def place_dtype(dtype):
+    if dtype is bool_:
+        raise RuntimeError("argmax() and argmin() are not for bool tensors: "
+                           "x.to(lamina.uint8).argmax()")
+    return int64
+
+
 reduction("argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
           "The index of the largest element along a dimension (the first "
           "of equals), or in the flattened tensor.", largest,
-          np and flat_axis(np.argmax), lambda dtype: int64, empty_ok=False)
+          np and flat_axis(np.argmax), place_dtype, empty_ok=False)
 reduction("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
           "The index of the smallest element along a dimension (the first "
           "of equals), or in the flattened tensor.", smallest,
-          np and flat_axis(np.argmin), lambda dtype: int64, empty_ok=False)
+          np and flat_axis(np.argmin), place_dtype, empty_ok=False)
 
 
-define("gather(Tensor self, int dim, Tensor index) -> Tensor",
+define("gather(Tensor self, int dim, Tensor index, *, "
+       "bool sparse_grad=False) -> Tensor",
        "Elements chosen along a dimension: out[i][j] = "
        "self[index[i][j]][j] for dim 0, self[i][index[i][j]] for dim 1.")
-define("scatter_add(Tensor self, int dim, Tensor index, Tensor src) "
-       "-> Tensor", "self with src added at the places that gather would "
-       "read; a place named twice gets both.", inplace=True)
 
 
 def check_index_fits(name, index, x, free=None):
     """Refuse an index that is larger than x, but along dimension free."""
+    if not index.numel():
+        return
     if index.dtype not in (int32, int64):
         raise RuntimeError(f"{name}(): index must be int64 or int32, not "
                            f"{index.dtype}")
-    if len(index.shape) != len(x.shape) or any(
-            n > m for d, (n, m) in enumerate(zip(index.shape, x.shape))
+    have, room = index.shape or (1,), x.shape or (1,)
+    if len(have) != len(room) or any(
+            n > m for d, (n, m) in enumerate(zip(have, room))
             if d != free):
         raise RuntimeError(
             f"{name}(): an index of shape {list(index.shape)} does not fit "
@@ -231,37 +264,29 @@ def check_index_fits(name, index, x, free=None):
             f"larger" + ("" if free is None else f" but in dimension {free}"))
 
 
-def check_scatter(self, dim, index, src):
-    """Refuse what cannot be scattered; give the dimension's number."""
-    d = wrap_dim(dim, len(self.shape))
-    check_index_fits("scatter_add", index, self, d)
-    check_index_fits("scatter_add", index, src)
-    if src.dtype is not self.dtype:
-        raise RuntimeError(f"scatter_add(): src is {src.dtype}, self is "
-                           f"{self.dtype}: convert one with .to()")
-    return d
-
-
 def check_range(name, low, high, d, size):
     if low < 0 or high >= size:
-        raise RuntimeError(f"{name}(): index {low if low < 0 else high} is "
-                           f"out of range: dimension {d} has size {size}, "
-                           f"so expected 0 to {size - 1}")
+        raise (IndexError if name.startswith("index") else RuntimeError)(
+            f"{name}(): index {low if low < 0 else high} is out of range: "
+            f"dimension {d} has size {size}, so expected 0 to {size - 1}")
 
 
 def places(name, self, d, index):
     """The stored element of `self` that each element of `index` names."""
     chosen = flat(index)
     size, step = (self.shape[d], self.stride(d)) if self.shape else (1, 0)
-    if chosen:
-        check_range(name, min(chosen), max(chosen), d, size)
+    if not chosen:
+        return []
+    check_range(name, min(chosen), max(chosen), d, size)
+    if not self.shape or not index.shape:
+        return [self.storage_offset() + i * step for i in chosen]
     start = self.geometry._replace(shape=index.shape, strides=tuple(
         0 if k == d else s for k, s in enumerate(self.stride())))
     return [o + i * step for o, i in zip(offsets(start), chosen)]
 
 
 @impl("gather", "python")
-def python_gather(self, dim, index):
+def python_gather(self, dim, index, sparse_grad=False):
     d = wrap_dim(dim, len(self.shape))
     check_index_fits("gather", index, self, d)
     memory = self.storage.elements(self.dtype)
@@ -270,76 +295,363 @@ def python_gather(self, dim, index):
         empty(index.shape, dtype=self.dtype, device="python"), values)
 
 
-@impl("scatter_add", "python")
-def python_scatter_add(self, dim, index, src):
-    d = check_scatter(self, dim, index, src)
-    out = clone(self)
-    memory, source = (t.storage.elements(t.dtype) for t in (out, src))
-    part = src.geometry._replace(shape=index.shape)
-    for p, o in zip(places("scatter_add", out, d, index), offsets(part)):
-        memory[p] = wrap(out.dtype, memory[p] + source[o])
-    return out
-
-
 def numpy_places(name, self, d, index):
     """An index for NumPy: open ranges, and `index` along dimension d."""
     chosen = array(index)
-    if chosen.size:
-        check_range(name, chosen.min(), chosen.max(), d,
-                    self.shape[d] if self.shape else 1)
-    if not self.shape:
-        return ()
+    if not chosen.size:
+        return np.zeros(chosen.shape, "int64"), *[0] * (len(self.shape) - 1)
+    check_range(name, chosen.min(), chosen.max(), d,
+                self.shape[d] if self.shape else 1)
+    if not self.shape or not index.shape:
+        return (chosen,)
     grid = list(np.ogrid[tuple(map(slice, index.shape))])
     grid[d] = chosen
     return tuple(grid)
 
 
 @impl("gather", "cpu")
-def cpu_gather(self, dim, index):
+def cpu_gather(self, dim, index, sparse_grad=False):
     d = wrap_dim(dim, len(self.shape))
     check_index_fits("gather", index, self, d)
-    return from_array(array(self)[numpy_places("gather", self, d, index)])
-
-
-@impl("scatter_add", "cpu")
-def cpu_scatter_add(self, dim, index, src):
-    d = check_scatter(self, dim, index, src)
-    out = array(self).copy(order="C")
-    np.add.at(out, numpy_places("scatter_add", self, d, index),
-              array(src)[tuple(map(slice, index.shape))])
-    return from_array(out)
+    if not index.numel():
+        return empty(index.shape, dtype=self.dtype)
+    source = array(self) if self.shape else array(self).reshape(1)
+    return from_array(source[numpy_places("gather", self, d, index)])
 
 
 @impl("gather", "meta")
-def meta_gather(self, dim, index):
+def meta_gather(self, dim, index, sparse_grad=False):
     check_index_fits("gather", index, self,
                      wrap_dim(dim, len(self.shape)))
     return empty(index.shape, dtype=self.dtype, device="meta")
 
 
-@impl("scatter_add", "meta")
-def meta_scatter_add(self, dim, index, src):
-    check_scatter(self, dim, index, src)
-    return empty_like(self)
+def check_scatter(name, self, dim, index, src):
+    """Refuse what cannot be scattered; give the dimension's number."""
+    d = wrap_dim(dim, len(self.shape))
+    check_index_fits(name, index, self, d)
+    check_index_fits(name, index, src)
+    if src.dtype is not self.dtype:
+        raise RuntimeError(f"{name}(): src is {src.dtype}, self is "
+                           f"{self.dtype}: convert one with .to()")
+    return d
+
+
+def scattering(schema, doc, python, numpy):
+    """Declare an operator that writes src where index says.
+
+    `python` gives the new element from the old one and src's, `numpy`
+    takes an array, the places in it, and the elements of src.
+    """
+    op = define(schema, doc, inplace=True)
+    name = op.schema.name
+
+    def python_kernel(self, dim, index, src):
+        d = check_scatter(name, self, dim, index, src)
+        out = clone(self)
+        memory, source = (t.storage.elements(t.dtype) for t in (out, src))
+        part = src.geometry._replace(shape=index.shape)
+        for p, o in zip(places(name, out, d, index), offsets(part)):
+            memory[p] = wrap(out.dtype, python(memory[p], source[o]))
+        return out
+
+    def cpu_kernel(self, dim, index, src):
+        d = check_scatter(name, self, dim, index, src)
+        out = array(self).copy(order="C")
+        if index.numel():
+            quiet(numpy, out if out.shape else out.reshape(1),
+                  numpy_places(name, self, d, index),
+                  array(src)[tuple(map(slice, index.shape))])
+        return from_array(out)
+
+    def meta_kernel(self, dim, index, src):
+        check_scatter(name, self, dim, index, src)
+        return empty_like(self)
+
+    impl(op.schema.full_name, "python")(python_kernel)
+    impl(op.schema.full_name, "cpu")(cpu_kernel)
+    impl(op.schema.full_name, "meta")(meta_kernel)
+
+
+scattering("scatter.src(Tensor self, int dim, Tensor index, Tensor src) "
+           "-> Tensor",
+           "self with src written to the places that gather would read.",
+           lambda old, new: new, operator.setitem)
+scattering("scatter_add(Tensor self, int dim, Tensor index, Tensor src) "
+           "-> Tensor", "self with src added at the places that gather would "
+           "read; a place named twice gets both.", operator.add,
+           np and np.add.at)
+
+
+def merge(old, new, better):
+    """One of two elements; nan wins."""
+    return old if old != old or better(old, new) else new
+
+
+MERGES = {          # reduce=: (kernel, in Python, in NumPy)
+    "prod": ("_scatter_prod", operator.mul, np and np.multiply.at),
+    "amax": ("_scatter_amax", lambda a, b: merge(a, b, operator.gt),
+             np and np.maximum.at),
+    "amin": ("_scatter_amin", lambda a, b: merge(a, b, operator.lt),
+             np and np.minimum.at)}
+for name, python, numpy in MERGES.values():
+    scattering(f"{name}(Tensor self, int dim, Tensor index, Tensor src) "
+               f"-> Tensor", "scatter_reduce, for one reduction.",
+               python, numpy)
+
+
+def neutral(reduce, dtype):
+    """The number that a reduction begins with."""
+    if reduce in ("sum", "mean", "prod"):
+        return int(reduce == "prod")
+    if dtype.category == 2:
+        return -math.inf if reduce == "amax" else math.inf
+    bits = 8 * dtype.itemsize - dtype.is_signed if dtype.category else 1
+    low = -2 ** bits if dtype.is_signed else 0
+    return low if reduce == "amax" else 2 ** bits - 1
+
+
+def scatter_reduce(self, dim, index, src, reduce, include_self):
+    if reduce not in ("sum", "mean", *MERGES):
+        raise RuntimeError(f"scatter_reduce(): reduce is one of 'sum', "
+                           f"'mean', 'prod', 'amax', 'amin'; got {reduce!r}")
+    if not include_self:
+        self = functions["scatter"](self, dim, index,
+                                    neutral(reduce, self.dtype))
+    if reduce in MERGES:
+        return functions[MERGES[reduce][0]](self, dim, index, src)
+    total = self.scatter_add(dim, index, src)
+    if reduce == "sum":
+        return total
+    count = full((), 1, dtype=self.dtype, device=self.device)
+    count = count.expand(self.shape)
+    if not include_self:
+        count = functions["scatter"](count, dim, index, 0)
+    count = count.scatter_add(dim, index, full(
+        (), 1, dtype=self.dtype, device=self.device).expand(index.shape))
+    count = functions["where"](count == 0, 1, count)
+    return total / count if self.dtype.category == 2 else (
+        functions["div"](total, count, rounding_mode="floor"))
+
+
+define("scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, "
+       "str reduce, *, bool include_self=True) -> Tensor",
+       "self with src reduced into the places that gather would read: "
+       "'sum', 'prod', 'mean', 'amax' or 'amin'.", composite=scatter_reduce,
+       inplace=True)
+
+
+def scatter_value(self, dim, index, value, reduce=None):
+    src = full((), value, dtype=self.dtype, device=self.device)
+    src = src.expand(index.shape)
+    if reduce is None:
+        return self.scatter(dim, index, src)
+    return scatter_word(self, dim, index, src, reduce)
+
+
+def scatter_word(self, dim, index, src, reduce):
+    if reduce not in ("add", "multiply"):
+        raise RuntimeError(f"scatter(): reduce is 'add' or 'multiply'; got "
+                           f"{reduce!r}")
+    return self.scatter_add(dim, index, src) if reduce == "add" else (
+        functions["_scatter_prod"](self, dim, index, src))
+
+
+where_read = " at the places that gather would read."
+define("scatter.value(Tensor self, int dim, Tensor index, Scalar value) "
+       "-> Tensor", "self with a number" + where_read,
+       composite=scatter_value, inplace=True)
+define("scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, "
+       "str reduce) -> Tensor", "self with src added or multiplied"
+       + where_read, composite=scatter_word, inplace=True)
+define("scatter.value_reduce(Tensor self, int dim, Tensor index, "
+       "Scalar value, *, str reduce) -> Tensor", "self with a number added "
+       "or multiplied" + where_read, composite=scatter_value, inplace=True)
+
+
+def index_of_rows(name, self, dim, index, negative=False):
+    """The dimension's number, and the vector index expanded: the same for
+    every column of self."""
+    d = wrap_dim(dim, len(self.shape))
+    if len(index.shape) > 1 or index.dtype not in (int32, int64):
+        raise IndexError(f"{name}() takes a vector of int64 indices; got "
+                         f"{index.dtype} of shape {list(index.shape)}")
+    if negative:
+        size = self.shape[d] if self.shape else 1
+        index = functions["where"](index < 0, index + size, index)
+    shape = list(self.shape)
+    if not shape:
+        return d, index.reshape(-1)
+    column = [1] * len(shape)
+    column[d] = shape[d] = index.numel()
+    return d, index.reshape(column).expand(shape)
 
 
 def index_select(self, dim, index):
-    d = wrap_dim(dim, len(self.shape))
-    if len(index.shape) != 1:
-        raise IndexError(f"index_select() takes a vector of indices; got "
-                         f"one of shape {list(index.shape)}")
+    d, rows = index_of_rows("index_select", self, dim, index)
     if not self.shape:          # one element, as often as it is named
-        return self.gather(0, index.reshape(()))
-    shape = list(self.shape)
-    shape[d] = index.shape[0]
-    column = [1] * len(shape)
-    column[d] = index.shape[0]
-    return self.gather(d, index.reshape(column).expand(shape))
+        return self.reshape(1).gather(0, rows).reshape(())
+    return self.gather(d, rows)
 
 
 define("index_select(Tensor self, int dim, Tensor index) -> Tensor",
        "The indices of a dimension that a vector names, in its order.",
        composite=index_select)
+
+
+def rows_to_write(name, self, dim, index, source):
+    """What index_of_rows gives, where source has the shape that is due."""
+    d, rows = index_of_rows(name, self, dim, index)
+    due = rows.shape if self.shape else ()
+    if source.shape != due and (self.shape or source.numel() != 1):
+        raise (IndexError if name == "index_copy" else RuntimeError)(
+            f"{name}(): source has shape {list(source.shape)}; to write "
+            f"{index.numel()} indices of dimension {d} of "
+            f"{list(self.shape)} it must have {list(due)}")
+    return d, rows, source.reshape(rows.shape)
+
+
+def index_add(self, dim, index, source, alpha):
+    d, rows, source = rows_to_write("index_add", self, dim, index, source)
+    if alpha != 1:
+        source = source * alpha
+    return self.scatter_add(d, rows, source)
+
+
+def index_copy(self, dim, index, source):
+    d, rows, source = rows_to_write("index_copy", self, dim, index, source)
+    return self.scatter(d, rows, source)
+
+
+def index_fill(self, dim, index, value):
+    d, rows = index_of_rows("index_fill", self, dim, index, negative=True)
+    if not isinstance(value, Tensor):
+        return self.scatter(d, rows, value)
+    if value.shape:
+        raise RuntimeError(f"index_fill() takes a number, or a tensor "
+                           f"without dimensions; got {list(value.shape)}")
+    chosen = zeros_like(self, dtype=bool_).scatter(d, rows, True)
+    return functions["where"](chosen, value.to(self.dtype), self)
+
+
+define("index_add(Tensor self, int dim, Tensor index, Tensor source, *, "
+       "Scalar alpha=1) -> Tensor", "self with alpha * source added to the "
+       "indices that a vector names.", composite=index_add, inplace=True)
+define("index_copy(Tensor self, int dim, Tensor index, Tensor source) "
+       "-> Tensor", "self with source in place of the indices that a vector "
+       "names.", composite=index_copy, inplace=True)
+for value in ("Scalar", "Tensor"):
+    define(f"index_fill.int_{value}(Tensor self, int dim, Tensor index, "
+           f"{value} value) -> Tensor", "self with one number in place of "
+           "the indices that a vector names.", composite=index_fill,
+           inplace=True)
+
+
+def flat_index(name, self, index):
+    """An index into the flattened tensor; it may count from the end."""
+    if index.dtype is not int64:
+        raise RuntimeError(f"{name}() takes int64 indices, not "
+                           f"{index.dtype}")
+    if index.numel() and not self.numel():
+        raise IndexError(f"{name}(): there is no element to name in shape "
+                         f"{list(self.shape)}")
+    index = index.reshape(-1)
+    return functions["where"](index < 0, index + self.numel(), index)
+
+
+def take(self, index):
+    where = flat_index("take", self, index)
+    return self.reshape(-1).gather(0, where).reshape(index.shape)
+
+
+def put(self, index, source, accumulate):
+    if index.numel() != source.numel():
+        raise IndexError(f"put(): {index.numel()} indices for "
+                         f"{source.numel()} elements of source")
+    write = self.reshape(-1).scatter_add if accumulate else (
+        self.reshape(-1).scatter)
+    return write(0, flat_index("put", self, index),
+                 source.reshape(-1)).reshape(self.shape)
+
+
+def take_along_dim(self, indices, dim):
+    if indices.dtype is not int64:
+        raise RuntimeError(f"take_along_dim() takes int64 indices, not "
+                           f"{indices.dtype}")
+    if dim is None:
+        self, indices, dim = self.reshape(-1), indices.reshape(-1), 0
+    if len(self.shape) != len(indices.shape):
+        raise RuntimeError(
+            f"take_along_dim(): {list(self.shape)} and indices of "
+            f"{list(indices.shape)} must have as many dimensions")
+    d = wrap_dim(dim, len(self.shape))
+    size = self.shape[d] if self.shape else 1
+    indices = functions["where"](indices < 0, indices + size, indices)
+    both = list(broadcast_shapes(self.shape[:d] + self.shape[d + 1:],
+                                 indices.shape[:d] + indices.shape[d + 1:]))
+    if self.shape:
+        self, indices = (x.expand(both[:d] + [x.shape[d]] + both[d:])
+                         for x in (self, indices))
+    return self.gather(d, indices)
+
+
+define("take(Tensor self, Tensor index) -> Tensor",
+       "The elements of the flattened tensor that index names.",
+       composite=take)
+define("put(Tensor self, Tensor index, Tensor source, "
+       "bool accumulate=False) -> Tensor", "self with source in the places "
+       "of the flattened tensor that index names.", composite=put,
+       inplace=True)
+define("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
+       "gather, after self and indices are broadcast.",
+       composite=take_along_dim)
+
+
+def repeat_interleave(self, repeats, dim=None, output_size=None):
+    if dim is None:
+        self, dim = self.reshape(-1), 0
+    size = self.shape[wrap_dim(dim, len(self.shape))] if self.shape else 1
+    counts = [repeats] * size if isinstance(repeats, int) else repeats
+    if isinstance(repeats, Tensor):
+        check_repeats(repeats)
+        counts = repeats.reshape(-1).tolist()
+        counts = counts * size if len(counts) == 1 else counts
+    if len(counts) != size or min(counts, default=0) < 0:
+        raise RuntimeError(
+            f"repeat_interleave(): {len(counts)} repeats for size {size} of "
+            f"dimension {dim}; expected one for each, and none below 0")
+    rows = [i for i, count in enumerate(counts) for _ in range(count)]
+    if output_size not in (None, len(rows)):
+        raise RuntimeError(f"repeat_interleave(): output_size is "
+                           f"{output_size}, the repeats give {len(rows)}")
+    self = self if self.shape else self.reshape(1)
+    return self.index_select(dim, tensor(
+        rows, dtype=int64, device=self.device))
+
+
+def check_repeats(repeats):
+    if len(repeats.shape) > 1 or repeats.dtype not in (int32, int64):
+        raise RuntimeError(f"repeat_interleave(): repeats is a vector of "
+                           f"int64; got {repeats.dtype} of shape "
+                           f"{list(repeats.shape)}")
+
+
+def repeated_numbers(repeats, output_size):
+    check_repeats(repeats)
+    count = tensor(list(range(len(repeats))), dtype=repeats.dtype,
+                   device=repeats.device)
+    return repeat_interleave(count, repeats, 0, output_size)
+
+
+define("repeat_interleave.self_int(Tensor self, int repeats, int? dim=None, "
+       "*, int? output_size=None) -> Tensor", "Each index of a dimension so "
+       "many times.", composite=repeat_interleave)
+define("repeat_interleave.self_Tensor(Tensor self, Tensor repeats, "
+       "int? dim=None, *, int? output_size=None) -> Tensor", "Each index of "
+       "a dimension as often as repeats says.", composite=repeat_interleave)
+define("repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) "
+       "-> Tensor", "Each number as often as the element at it says.",
+       composite=repeated_numbers)
 
 
 def mean(self, dim, keepdim, dtype):
@@ -357,8 +669,92 @@ define("mean(Tensor self, int[]? dim=None, bool keepdim=False, *, "
        "The mean over dimensions, or over all.", composite=mean)
 
 
-def extreme(name):
-    """Define max or min: over all, and over a dimension with the places."""
+def count_nonzero(self, dim):
+    return (self != 0).sum(dim)
+
+
+def nansum(self, dim, keepdim, dtype):
+    self = functions["where"](self != self, 0, self)
+    return self.sum(dim, keepdim, dtype=dtype)
+
+
+def nanmean(self, dim, keepdim, dtype):
+    if not self.dtype.is_floating_point:
+        raise RuntimeError(f"nanmean() takes floats, not {self.dtype}")
+    total = nansum(self, dim, keepdim, dtype)
+    return total / (self == self).sum(dim, keepdim)
+
+
+define("count_nonzero(Tensor self, int[]? dim=None) -> Tensor",
+       "How many elements are not zero.", composite=count_nonzero)
+for function in (nansum, nanmean):
+    name = function.__name__
+    define(f"{name}(Tensor self, int[]? dim=None, bool keepdim=False, *, "
+           f"ScalarType? dtype=None) -> Tensor",
+           f"The {name[3:]} of those elements that are not nan.",
+           composite=function)
+
+
+def var(self, dim=None, correction=1, keepdim=False):
+    if not self.dtype.is_floating_point:
+        raise RuntimeError(f"var() and std() take floats, not {self.dtype}:"
+                           f" x.to(lamina.float32).var()")
+    count = numel(self.shape[d]
+                  for d in reduced_dims(dim, len(self.shape)))
+    step = self - self.mean(dim, keepdim=True)
+    free = max(0, count - (1 if correction is None else correction))
+    return (step * step).sum(dim, keepdim) / free
+
+
+def std(self, dim=None, correction=1, keepdim=False):
+    return var(self, dim, correction, keepdim).sqrt()
+
+
+def spread(name, doc, function, returns="Tensor"):
+    """Define an operator in the three forms that var has."""
+    define(f"{name}(Tensor self, bool unbiased=True) -> {returns}", doc,
+           composite=lambda self, unbiased:
+           function(self, None, int(unbiased)))
+    define(f"{name}.dim(Tensor self, int[]? dim, bool unbiased=True, "
+           f"bool keepdim=False) -> {returns}", doc,
+           composite=lambda self, dim, unbiased, keepdim:
+           function(self, dim, int(unbiased), keepdim))
+    define(f"{name}.correction(Tensor self, int[]? dim=None, *, "
+           f"Scalar? correction=None, bool keepdim=False) -> {returns}", doc,
+           composite=function)
+
+
+spread("var", "The squared distances from the mean, summed and divided by "
+       "n - correction.", var)
+spread("std", "The square root of the variance.", std)
+
+
+def with_mean(function):
+    """A spread together with the mean."""
+    def both(self, dim=None, correction=1, keepdim=False):
+        return (function(self, dim, correction, keepdim),
+                self.mean(dim, keepdim))
+    return both
+
+
+for function in (var, std):
+    name = function.__name__
+    spread(f"{name}_mean", f"{name} and mean.", with_mean(function),
+           f"(Tensor {name}, Tensor mean)")
+
+
+def at_places(name, self, d, where, keepdim=True):
+    """(values, indices) as the operator `name` gives them: the elements of
+    self at the places `where`, one for each row or several."""
+    values = self.gather(d, where) if self.shape else self.clone()
+    if not keepdim and self.shape:
+        values, where = values.squeeze(d), where.squeeze(d)
+    return operators[name].result(values, where)
+
+
+def extreme(name, long):
+    """Define max or min: over all, over a dimension with the places, and
+    of two tensors."""
     def over_all(self):
         if not self.numel():
             raise RuntimeError(f"{name}() of no elements: there is none to "
@@ -366,26 +762,276 @@ def extreme(name):
         return getattr(self, "a" + name)()
 
     def along(self, dim, keepdim):
-        result = operators[name + ".dim"].result
+        order = self.to(uint8) if self.dtype is bool_ else self
+        where = getattr(order, "arg" + name)(dim, keepdim=True)
         d = wrap_dim(dim, len(self.shape))
-        where = getattr(self, "arg" + name)(dim, keepdim=True)
-        if not self.shape:
-            return result(self.clone(), where)
-        values = self.gather(d, where)
-        return result(values, where) if keepdim else result(
-            values.squeeze(d), where.squeeze(d))
+        return at_places(name + ".dim", self, d, where, keepdim)
 
     define(f"{name}(Tensor self) -> Tensor",
-           f"The {name}imum of all elements; nan if there is one.",
+           f"The {long} of all elements; nan if there is one.",
            composite=over_all)
     define(f"{name}.dim(Tensor self, int dim, bool keepdim=False) "
            f"-> (Tensor values, Tensor indices)",
-           f"Over a dimension: the {name}imum, and its first index.",
+           f"Over a dimension: the {long}, and its first index.",
            composite=along)
+    define(f"{name}.other(Tensor self, Tensor other) -> Tensor",
+           f"The {long} of each pair of elements.",
+           composite=lambda self, other: functions[long](self, other))
 
 
-extreme("max")
-extreme("min")
+extreme("max", "maximum")
+extreme("min", "minimum")
+
+
+def aminmax(self, dim, keepdim):
+    if not self.numel() and dim is None:
+        raise RuntimeError(f"aminmax() of no elements: there is none to "
+                           f"choose in shape {list(self.shape)}")
+    return operators["aminmax"].result(self.amin(dim, keepdim),
+                                       self.amax(dim, keepdim))
+
+
+define("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) "
+       "-> (Tensor min, Tensor max)", "amin and amax.", composite=aminmax)
+
+
+def rowwise(schema, doc, python, numpy, dtype=lambda d: d):
+    """Declare an operator that makes of each row along `dim` a new one.
+
+    The schema's arguments are self, dim and others. `python` turns a list
+    of numbers into one of the same length, `numpy` takes an array and an
+    axis; both take the others too. `dtype` gives the result's dtype.
+    """
+    op = define(schema, doc)
+
+    def python_kernel(self, dim, *others):
+        dims = reduced_dims(dim, len(self.shape))
+        found = [value for row in reduced_rows(self, dims)
+                 for value in python(row, *others)]
+        out = empty(self.shape, dtype=dtype(self.dtype), device="python")
+        kept = [d for d in range(len(self.shape)) if d not in dims]
+        write_values(permute(out, kept + list(dims)), found)
+        return out
+
+    def cpu_kernel(self, dim, *others):
+        dims, x = reduced_dims(dim, len(self.shape)), array(self)
+        out_dtype = numpy_dtypes[dtype(self.dtype)]
+        found = quiet(numpy, x if dims else x.reshape(1), (dims or (0,))[0],
+                      *others)
+        return from_array(found.astype(out_dtype, "C", copy=False)
+                          .reshape(x.shape))
+
+    def meta_kernel(self, dim, *others):
+        reduced_dims(dim, len(self.shape))
+        return empty(self.shape, dtype=dtype(self.dtype), device="meta")
+
+    impl(op.schema.full_name, "python")(python_kernel)
+    impl(op.schema.full_name, "cpu")(cpu_kernel)
+    impl(op.schema.full_name, "meta")(meta_kernel)
+    return op
+
+
+def accumulated(ufunc):
+    """ufunc.accumulate, with a total of 64 bits."""
+    def along(x, axis):
+        wide = np.float64 if x.dtype.kind == "f" else x.dtype
+        return ufunc.accumulate(x, axis, wide)
+    return along
+
+
+def scan(name, what, python, numpy):
+    """Define a scan: a kernel without, and a function with a dtype."""
+    rowwise(f"_{name}(Tensor self, int dim) -> Tensor", what,
+            lambda row: accumulate(row, python), np and accumulated(numpy))
+    define(f"{name}(Tensor self, int dim, *, ScalarType? dtype=None) "
+           f"-> Tensor", f"{what} Integers are taken as int64.",
+           composite=lambda self, dim, dtype: functions["_" + name](
+               self.to(dtype or sum_dtype(self.dtype)), dim), inplace=True)
+
+
+scan("cumsum", "The sum of the elements so far, along a dimension.",
+     operator.add, np and np.add)
+scan("cumprod", "The product of the elements so far, along a dimension.",
+     operator.mul, np and np.multiply)
+
+
+def record_places(better):
+    """The place of the best so far, for each element of a list."""
+    def places(row):
+        best, found = 0, []
+        for i, value in enumerate(row):
+            if value != value or better(value, row[best]) or (
+                    value == row[best]):
+                best = i
+            found.append(best)
+        return found
+    return places
+
+
+def numpy_records(ufunc):
+    def along(x, axis):
+        best = ufunc.accumulate(x, axis)
+        shape = [1] * x.ndim
+        shape[axis] = -1
+        place = np.arange(x.shape[axis]).reshape(shape)
+        place = np.where((x == best) | (x != x), place, 0)
+        return np.maximum.accumulate(place, axis)
+    return along
+
+
+def records(name, better, numpy):
+    """Define cummax or cummin."""
+    rowwise(f"_{name}(Tensor self, int dim) -> Tensor", "Places only.",
+            record_places(better), np and numpy_records(numpy),
+            lambda dtype: int64)
+
+    def along(self, dim):
+        where = functions["_" + name](self, dim)
+        return at_places(name, self, wrap_dim(dim, len(self.shape)), where)
+
+    define(f"{name}(Tensor self, int dim) -> (Tensor values, "
+           f"Tensor indices)", f"The {name[3:]}imum of the elements so far, "
+           f"and its last place.", composite=along)
+
+
+records("cummax", operator.gt, np and np.maximum)
+records("cummin", operator.lt, np and np.minimum)
+
+
+def sorted_places(row, descending):
+    """The places of a list's elements in their order; nan is the largest."""
+    def key(i):
+        return (True, 0) if row[i] != row[i] else (False, row[i])
+    return sorted(range(len(row)), key=key, reverse=descending)
+
+
+def numpy_argsort(x, axis, descending):
+    if not descending:
+        return np.argsort(x, axis, kind="stable")
+    order = np.argsort(np.flip(x, axis), axis, kind="stable")
+    return np.flip(x.shape[axis] - 1 - order, axis)
+
+
+rowwise("argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor",
+        "The places of the elements along a dimension, in their order; "
+        "equal elements keep theirs.", sorted_places, numpy_argsort,
+        lambda dtype: int64)
+define("argsort.stable(Tensor self, *, bool stable, int dim=-1, "
+       "bool descending=False) -> Tensor", "argsort is always stable.",
+       composite=lambda self, stable, dim, descending:
+       self.argsort(dim, descending))
+
+
+def sort(self, dim=-1, descending=False):
+    where = self.argsort(dim, descending)
+    return at_places("sort", self, wrap_dim(dim, len(self.shape)), where)
+
+
+define("sort(Tensor self, int dim=-1, bool descending=False) "
+       "-> (Tensor values, Tensor indices)", "The elements along a "
+       "dimension in their order, and where they were.", composite=sort)
+define("sort.stable(Tensor self, *, bool? stable, int dim=-1, "
+       "bool descending=False) -> (Tensor values, Tensor indices)",
+       "sort is always stable.", composite=lambda self, stable, dim,
+       descending: sort(self, dim, descending))
+
+
+def row_length(self, dim):
+    return self.shape[wrap_dim(dim, len(self.shape))] if self.shape else 1
+
+
+def topk(self, k, dim, largest, sorted):
+    d, size = wrap_dim(dim, len(self.shape)), row_length(self, dim)
+    if self.dtype is bool_:
+        raise RuntimeError("topk() is not for bool tensors: "
+                           "x.to(lamina.uint8).topk(k)")
+    if not 0 <= k <= size:
+        raise RuntimeError(f"topk(): k is {k}; dimension {d} of "
+                           f"{list(self.shape)} has {size} elements")
+    where = self.argsort(dim, largest)
+    if self.shape:
+        where = where.narrow(d, 0, k)
+    return at_places("topk", self, d, where)
+
+
+def kthvalue(self, k, dim, keepdim):
+    d, size = wrap_dim(dim, len(self.shape)), row_length(self, dim)
+    if self.dtype is bool_:
+        raise NotImplementedError("kthvalue() is not for bool tensors: "
+                                  "x.to(lamina.uint8).kthvalue(k)")
+    if not 1 <= k <= size:
+        raise RuntimeError(f"kthvalue(): k is {k}; dimension {d} of "
+                           f"{list(self.shape)} has {size} elements, and "
+                           f"the first is number 1")
+    where = self.argsort(dim)
+    if self.shape:
+        where = where.narrow(d, k - 1, 1)
+    return at_places("kthvalue", self, d, where, keepdim)
+
+
+pair = "(Tensor values, Tensor indices)"
+define("topk(Tensor self, int k, int dim=-1, bool largest=True, "
+       f"bool sorted=True) -> {pair}", "The k largest or smallest along a "
+       "dimension, in their order, and their places.", composite=topk)
+define("kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> "
+       + pair, "The k-th smallest along a dimension, and its place.",
+       composite=kthvalue)
+
+
+def median_along(ignore_nan):
+    """median over a dimension, with or without nan."""
+    name = "nanmedian.dim" if ignore_nan else "median.dim"
+
+    def along(self, dim, keepdim):
+        d = wrap_dim(dim, len(self.shape))
+        if not row_length(self, dim):
+            raise IndexError(f"{name[:-4]}(): dimension {d} of "
+                             f"{list(self.shape)} has no elements")
+        order = self.argsort(dim)
+        count = (self == self).sum(dim, keepdim=True)
+        middle = ((count - 1) * 0.5).to(int64)      # without nan
+        if not ignore_nan:
+            middle = functions["where"](
+                count < row_length(self, dim), count, middle)
+        where = order.gather(dim, middle)
+        return at_places(name, self, d, where, keepdim)
+    return along
+
+
+def median_of_all(ignore_nan):
+    def over_all(self):
+        if not self.numel():
+            return full((), math.nan, dtype=self.dtype, device=self.device)
+        return median_along(ignore_nan)(self.reshape(-1), 0, False)[0]
+    return over_all
+
+
+for name in ("median", "nanmedian"):
+    doc = f"The {name}: of an even number the lower one of two."
+    define(f"{name}(Tensor self) -> Tensor", doc,
+           composite=median_of_all(name[0] == "n"))
+    define(f"{name}.dim(Tensor self, int dim, bool keepdim=False) -> {pair}",
+           doc, composite=median_along(name[0] == "n"))
+
+
+def mode(self, dim, keepdim):
+    d, size = wrap_dim(dim, len(self.shape)), row_length(self, dim)
+    if not size:
+        raise IndexError(f"mode(): dimension {d} of {list(self.shape)} has "
+                         f"no elements")
+    if not self.shape:
+        return at_places("mode", self, d, self.argsort(0), keepdim)
+    values, order = self.sort(d)
+    place = (order * 0 + 1).cumsum(d) - 1       # 0, 1, 2 ... along d
+    before = values.gather(d, functions["where"](place > 0, place - 1, 0))
+    start = functions["where"](values != before, place, 0).cummax(d).values
+    best = (place - start).argmax(d, keepdim=True)     # of the longest run
+    return at_places("mode", self, d, order.gather(d, best), keepdim)
+
+
+define(f"mode(Tensor self, int dim=-1, bool keepdim=False) -> {pair}",
+       "The most frequent element along a dimension, the smallest of "
+       "several, and its last place.", composite=mode)
 
 
 def shift(self, dim):
@@ -412,33 +1058,166 @@ define("logsumexp(Tensor self, int[] dim, bool keepdim=False) -> Tensor",
        "out first, so that exp never overflows.", composite=logsumexp)
 
 
-def centred(name, self, dim, dtype):
-    """self minus its largest element along dim, in the dtype wanted."""
+def shifted_row(row):
+    """A row less its largest element, and the sum of its exponentials."""
+    if not row:
+        return row, 1.0
+    top = row[largest(row)]
+    low = [value - top for value in row]
+    return low, pairwise_sum([math.exp(value) for value in low])
+
+
+def softmax_row(row):
+    low, total = shifted_row(row)
+    return [math.exp(value) / total for value in low]
+
+
+def log_softmax_row(row):
+    low, total = shifted_row(row)
+    return [value - ieee_log(total) for value in low]
+
+
+BLOCK = 1 << 16         # elements: 256 kB of float32 fit into a cache
+
+
+def in_blocks(function):
+    """A NumPy function of an array and an axis, from one that fills `out`
+    for a block of (rows, along the axis, columns), in the cache."""
+    def whole(x, axis):
+        size = x.shape[axis]
+        blocks = x.reshape(math.prod(x.shape[:axis]), size, -1) if (
+            x.size) else x.reshape(0, 1, 1)
+        out = np.empty(blocks.shape, x.dtype)
+        rows = max(1, BLOCK // max(1, size * blocks.shape[2]))
+        columns = max(16, BLOCK // max(1, size))
+        for i in range(0, blocks.shape[0], rows):
+            for j in range(0, blocks.shape[2], columns):
+                part = slice(i, i + rows), slice(None), slice(j, j + columns)
+                function(blocks[part], out[part])
+        return out.reshape(x.shape)
+    return whole
+
+
+def softmax_block(x, out):
+    np.exp(x, out=out)              # most rows need no shift
+    total = np.add.reduce(out, 1, keepdims=True)
+    if not (total.min() >= 1 and total.max() < np.inf):
+        np.subtract(x, np.maximum.reduce(x, 1, keepdims=True), out=out)
+        np.exp(out, out=out)
+        total = np.add.reduce(out, 1, keepdims=True)
+    np.divide(out, total, out=out)
+
+
+def log_softmax_block(x, out):
+    np.subtract(x, np.maximum.reduce(x, 1, keepdims=True), out=out)
+    total = np.add.reduce(np.exp(out), 1, keepdims=True)
+    np.subtract(out, np.log(total), out=out)
+
+
+def check_float(name, self, dtype):
+    """The tensor in the dtype wanted, if that is a float."""
     self = self.to(dtype or self.dtype)
     if not self.dtype.is_floating_point:
         raise NotImplementedError(
             f"{name}() is not implemented for {self.dtype}; give a "
             f"floating-point dtype: {name}(dim, dtype=lamina.float32)")
-    if not self.numel():
-        return self             # there is no largest element
-    return self - self.detach().amax(dim, keepdim=True)
+    return self
 
 
-def softmax(self, dim, dtype):
-    top = centred("softmax", self, dim, dtype).exp()
-    return top / top.sum(dim, keepdim=True)
+def exponential(name, doc, python, numpy):
+    """Define softmax or its logarithm."""
+    rowwise(f"_{name}(Tensor self, int dim) -> Tensor", doc, python, numpy)
+    define(f"{name}.int(Tensor self, int dim, ScalarType? dtype=None) "
+           f"-> Tensor", doc, composite=lambda self, dim, dtype:
+           functions["_" + name](check_float(name, self, dtype), dim))
 
 
-def log_softmax(self, dim, dtype):
-    low = centred("log_softmax", self, dim, dtype)
-    return low - low.exp().sum(dim, keepdim=True).log()
+exponential("softmax", "exp(self) over its sum along a dimension.",
+            softmax_row, in_blocks(softmax_block))
+exponential("log_softmax", "The logarithm of softmax, computed without it.",
+            log_softmax_row, in_blocks(log_softmax_block))
 
 
-define("softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
-       "exp(self) over its sum along a dimension.", composite=softmax)
-define("log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) "
-       "-> Tensor", "The logarithm of softmax, computed without it.",
-       composite=log_softmax)
+def log_add(a, b):
+    """log(exp(a) + exp(b)); nan if one is."""
+    high, low = (b, a) if b > a or b != b else (a, b)
+    if math.isinf(high) or high != high or low != low:
+        return high if low == low else low
+    return high + math.log1p(math.exp(low - high))
+
+
+rowwise("_logcumsumexp(Tensor self, int dim) -> Tensor", "As its name says.",
+        lambda row: accumulate(row, log_add),
+        np and accumulated(np.logaddexp))
+define("logcumsumexp(Tensor self, int dim) -> Tensor",
+       "The logsumexp of the elements so far, along a dimension.",
+       composite=lambda self, dim: functions["_logcumsumexp"](
+           check_float("logcumsumexp", self, None), dim))
+
+
+def norm_of(row, p):
+    row = [abs(value) for value in row]
+    if p in (math.inf, -math.inf):
+        return row[(largest if p > 0 else smallest)(row)]
+    if p == 0:
+        return sum(value != 0 for value in row)
+    total = pairwise_sum([ieee_pow(float(v), float(p)) for v in row])
+    return ieee_pow(float(total), 1 / p)
+
+
+def numpy_norm(x, axis, keepdims, dtype, p):
+    x = np.abs(x.astype(dtype, copy=False))
+    if p in (math.inf, -math.inf):
+        return (np.max if p > 0 else np.min)(x, axis, keepdims=keepdims)
+    if p == 0:
+        return np.asarray((x != 0).sum(axis, dtype, keepdims=keepdims))
+    if p == 2:
+        return np.sqrt(numpy_sum(x * x, axis, keepdims, dtype))
+    if p == 1:
+        return numpy_sum(x, axis, keepdims, dtype)
+    total = numpy_sum(x ** dtype.type(p), axis, keepdims, dtype)
+    return np.asarray(total) ** dtype.type(1 / p)
+
+
+reduction("_norm(Tensor self, int[]? dim, bool keepdim, ScalarType? dtype, "
+          "Scalar p) -> Tensor", "The p-norm.", norm_of, numpy_norm)
+
+
+def vector_norm(self, ord=2, dim=None, keepdim=False, dtype=None):
+    for each in (self.dtype, dtype):
+        if each and not each.is_floating_point:
+            raise RuntimeError(f"a norm takes and gives floats, not {each}")
+    dims = reduced_dims(dim, len(self.shape))
+    if (ord < 0 or ord == math.inf) and not numel(
+            self.shape[d] for d in dims):
+        raise RuntimeError(f"the {ord}-norm of no elements has no value: "
+                           f"dimensions {list(dims)} of {list(self.shape)}")
+    return functions["_norm"](self.to(dtype or self.dtype), dim, keepdim,
+                              None, ord)
+
+
+define("linalg_vector_norm(Tensor self, Scalar ord=2, int[]? dim=None, "
+       "bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+       "The norm of vectors: (sum |x|^ord)^(1 / ord).",
+       composite=vector_norm)
+
+
+@method
+def norm(self, p="fro", dim=None, keepdim=False, out=None, dtype=None):
+    """The p-norm over dimensions, or over all; "fro" is 2."""
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(f"norm(): p is a number or 'fro'; got {p!r}")
+    return functions["linalg_vector_norm"](
+        self, 2 if p in ("fro", None) else p, dim, keepdim, out=out,
+        dtype=dtype)
+
+
+def dist(self, other, p):
+    return vector_norm(self - other, p)
+
+
+define("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",
+       "The p-norm of the difference.", composite=dist)
 
 
 def mse_loss(input, target, reduction):
