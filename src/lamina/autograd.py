@@ -1065,8 +1065,9 @@ def logcumsumexp_self(grad, self, result, dim):
     """grad.exp() may overflow, so its parts stay logarithms. The source is
     PyTorch's FunctionsManual.cpp."""
     def part(sign):
-        size = where(sign * grad > 0, (sign * grad).log(), -math.inf)
-        size = backwards(size - result, dim).logcumsumexp(dim)
+        size = where(sign * grad > 0, (sign * grad).log() - result,
+                     -math.inf)
+        size = backwards(size, dim).logcumsumexp(dim)
         return (backwards(size, dim) + self).exp()
     return part(1) - part(-1)
 
