@@ -696,3 +696,40 @@ def test_without_numpy():
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+# --- the second layout ------------------------------------------------
+
+@pytest.mark.parametrize("device", ["python", "cpu"])
+def test_sums_and_products_of_sparse_tensors(device):
+    s = lamina.sparse_coo_tensor([[0, 1, 0], [2, 0, 2]], [3, 4, -1], (2, 3),
+                                 device=device)
+    t = lamina.sparse_coo_tensor([[1, 1], [0, 1]], [0.5, 1.5], (2, 3),
+                                 device=device)
+    full = lamina.ones(2, 3, device=device)
+    for left, right in ((s, t), (t, s), (s, s)):
+        a, b = left.to_dense(), right.to_dense()
+        for got, expected in ((left + right, a + b), (left - right, a - b),
+                              (lamina.add(left, right, alpha=3),
+                               lamina.add(a, b, alpha=3))):
+            assert got.is_sparse and got.is_coalesced()
+            assert got.dtype is expected.dtype
+            assert got.to_dense().tolist() == expected.tolist()
+        for got, expected in (
+                (left * 2, a * 2), (2.5 * left, 2.5 * a), (left / 2, a / 2),
+                (left * lamina.tensor(3, device=device), a * 3), (-left, -a),
+                (left.sign(), a.sign())):
+            assert got.is_sparse and got.dtype is expected.dtype
+            assert got.to_dense().tolist() == expected.tolist()
+        for got, expected in ((left + full, a + full), (full - left, full - a)):
+            assert not got.is_sparse and got.tolist() == expected.tolist()
+
+
+def test_what_has_no_sparse_kernel_says_so():
+    s = lamina.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3))
+    for call in (lambda: s + 1, lambda: s * s, lambda: 1 / s, lambda: s.exp(),
+                 lambda: s == s, lambda: s.add_(s)):
+        with pytest.raises(NotImplementedError, match="sparse_coo.*to_dense"):
+            call()
+    with pytest.raises(RuntimeError, match=r"\[2, 3\] and \[3\]"):
+        s + lamina.ones(3).to_sparse()

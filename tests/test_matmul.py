@@ -657,3 +657,27 @@ def test_an_array_of_numpy_on_the_left():
     found = np.ones((3, 2), np.float32) @ x
     assert isinstance(found, lamina.Tensor) and found.tolist() == [3.0] * 3
     assert x.__rmatmul__('a') is NotImplemented
+
+
+# --- the second layout ------------------------------------------------
+
+@pytest.mark.parametrize("device", ["python", "cpu"])
+def test_a_sparse_matrix_times_a_strided_one(device):
+    for dtype in ("int64", "float32", "float64", "bfloat16"):
+        dtype = getattr(lamina, dtype)
+        s = lamina.sparse_coo_tensor(
+            [[0, 1, 1, 1], [2, 0, 2, 2]], [3, 4, 5, -1], (2, 4), dtype=dtype,
+            device=device)
+        x = lamina.tensor([[i * 3 - j for j in range(3)] for i in range(4)],
+                          dtype=dtype, device=device)
+        for y in (x, x.to(dtype, copy=True)[:, :1], x[:, 0]):
+            expected = s.to_dense() @ y
+            assert (s @ y).tolist() == expected.tolist()
+            assert (s @ y).dtype is dtype and not (s @ y).is_sparse
+        assert lamina.sparse.mm(s, x).tolist() == (s @ x).tolist()
+        empty = s @ x[:, :0]
+        assert empty.shape == (2, 0)
+        with pytest.raises(NotImplementedError, match="to_dense"):
+            x.t() @ x.to_sparse()
+        with pytest.raises(RuntimeError, match=r"\[2, 4\].*\[3, 4\]"):
+            s @ x.t()

@@ -11,8 +11,9 @@ import operator
 
 import lamina.strides as strides
 from lamina.dispatch import (
-    CPU, array, build_call, define, from_array, from_outside, functions, impl,
-    new_tensor, np, numpy_dtypes, own, prepare_out,
+    CPU, SparseTensor, array, build_call, define, from_array, from_outside,
+    functions, impl, kernel_of, lookup, new_tensor, np, numpy_dtypes,
+    on_entries, operators, own, prepare_out, sparse_coo,
 )
 from lamina.storage import bool_, dtypes, get_default_dtype, wrap
 from lamina.strides import (
@@ -489,3 +490,66 @@ def cpu_where(condition, self, other):
 
 Tensor.where = lambda self, condition, other: functions["where"](
     condition, self, other)
+
+
+for name in ("sign", "sqrt", "tanh", "relu"):
+    on_entries(name)
+on_entries("neg", additive=True)
+
+
+def with_number(name, only_left):
+    """A kernel for sparse * number: the entries are computed alone."""
+    kernel = operators[name]
+
+    def sparse(self, other):
+        here = isinstance(self, SparseTensor)
+        s, number = (self, other) if here else (other, self)
+        if getattr(number, "shape", ()) or (only_left and not here):
+            raise NotImplementedError(
+                f"{name}() of the layout sparse_coo takes a sparse tensor "
+                f"and a number; for the rest use x.to_dense()")
+        args = (s.entries, number) if here else (number, s.entries)
+        entries = lookup(kernel, s.entries.keys)(*args)
+        return SparseTensor(s.places, entries, s.shape, s.coalesced)
+
+    impl(name, layout=sparse_coo)(sparse)
+
+
+with_number("mul.Tensor", only_left=False)
+with_number("div.Tensor", only_left=True)
+
+
+def joined(x, y, dtype):
+    """The elements of x, then those of y, along the last dimension."""
+    sizes = x.shape[-1], y.shape[-1]
+    out = empty((*x.shape[:-1], sum(sizes)), dtype=dtype, device=x.device)
+    for part, first, size in ((x, 0, sizes[0]), (y, *sizes)):
+        place = strides.narrow(out, -1, first, size)
+        kernel_of("copy_", place)(place, part)
+    return out
+
+
+@impl("add.Tensor", layout=sparse_coo)
+def sparse_add(self, other, alpha):
+    if not (isinstance(self, Tensor) and isinstance(other, Tensor)):
+        raise NotImplementedError(
+            "a number would be added to every zero of a tensor of layout "
+            "sparse_coo; use x.to_dense() + number")
+    if not (self.is_sparse and other.is_sparse):
+        one, two = (kernel_of("_to_dense", x)(x) if x.is_sparse else x
+                    for x in (self, other))
+        return lookup(operators["add.Tensor"], one.keys | two.keys)(
+            one, two, alpha)
+    if self.shape != other.shape:
+        raise RuntimeError(f"add(): sparse tensors have to be of one shape; "
+                           f"got {list(self.shape)} and {list(other.shape)}")
+    scaled = lookup(operators["mul.Tensor"], other.entries.keys)(
+        other.entries, alpha)
+    both = SparseTensor(
+        joined(self.places, other.places, self.places.dtype),
+        joined(self.entries, scaled, result_type(self, other)), self.shape)
+    return kernel_of("_coalesce", both)(both)
+
+
+impl("sub.Tensor", layout=sparse_coo)(
+    lambda self, other, alpha: sparse_add(self, other, -alpha))

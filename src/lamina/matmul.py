@@ -8,8 +8,8 @@ from string import ascii_letters
 
 from lamina.broadcasting import broadcast_shapes, quiet, result_type
 from lamina.dispatch import (
-    array, build_call, define, from_array, from_outside, functions, impl, np,
-    operators,
+    Namespace, array, build_call, define, from_array, from_outside, functions,
+    impl, kernel_of, np, operators, sparse_coo,
 )
 from lamina.storage import wrap
 from lamina.strides import (
@@ -17,7 +17,7 @@ from lamina.strides import (
     write_values,
 )
 
-__all__ = ["matmul_loops"]
+__all__ = ["matmul_loops", "sparse"]
 
 
 def check_matrices(name, a, b, ndim):
@@ -194,6 +194,41 @@ define("mv(Tensor self, Tensor vec) -> Tensor",
 define("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
        "input @ weight.T + bias: weight has a row for each output.",
        composite=linear)
+
+
+@impl("mm", layout=sparse_coo)
+def sparse_mm(self, mat2):
+    """sparse @ strided; of the layout strided."""
+    check_matrices("mm", self, mat2, 2)
+    if not self.is_sparse or mat2.is_sparse:
+        raise NotImplementedError(
+            "mm() of the layout sparse_coo takes a sparse matrix, then a "
+            "strided one; for the rest use x.to_dense()")
+    rows = [[0] * mat2.shape[1] for _ in range(self.shape[0])]
+    other, (places, columns) = mat2.tolist(), self.places.tolist()
+    for i, p, a in zip(places, columns, self.entries.tolist()):
+        rows[i] = [old + a * b for old, b in zip(rows[i], other[p])]
+    return write_values(
+        empty((len(rows), mat2.shape[1]), dtype=self.dtype,
+              device=self.device), [x for row in rows for x in row])
+
+
+@impl("mm", "cpu", layout=sparse_coo)
+def cpu_sparse_mm(self, mat2):
+    if not self.is_sparse or mat2.is_sparse:
+        return sparse_mm(self, mat2)
+    shape = check_matrices("mm", self, mat2, 2)
+    out = np.zeros(shape, array(mat2).dtype)
+    places, columns = array(self.places)
+    np.add.at(out, places,
+              array(self.entries)[:, None] * array(mat2)[columns])
+    return from_array(out)
+
+
+define("sparse_mm(Tensor mat1, Tensor mat2) -> Tensor",
+       "The product of a sparse matrix and a strided one.",
+       composite=lambda mat1, mat2: functions["mm"](mat1, mat2))
+sparse = Namespace("sparse")
 
 
 def blend(name, self, product, beta, alpha):
