@@ -5,14 +5,18 @@
 #   SERVE=0                  build the book without serving it
 #   PORT=8000                the first port to try
 #   ARGS=...                 more options for pytest
+#   JUDGES=../folder         the programs that `make conformance` runs
+#   TORCH=/path/to/python    a Python that has torch and what they need
 
 PORT = 8000
 SERVE = 1
 PY = .venv/bin/python
+JUDGES = ../shared/conformance
+TORCH =
 
 export PYTHON
 
-.PHONY: help setup book lab test clean
+.PHONY: help setup book lab test conformance clean
 
 help:
 	@echo 'make book    build the book and serve it on this machine'
@@ -20,6 +24,7 @@ help:
 	@echo 'make test    run every test, every chapter, the book in a browser'
 	@echo 'make setup   make or repair the environment, .venv'
 	@echo 'make clean   remove what was built, .venv included'
+	@echo 'make conformance   compare with PyTorch, where its judges are'
 
 setup:
 	@sh tools/setup.sh
@@ -33,6 +38,9 @@ lab: setup
 test: setup
 	@$(PY) -m pytest $(ARGS)
 
+conformance: setup
+	@$(PY) tools/conformance.py --judges $(JUDGES) --python '$(TORCH)'
+
 clean:
-	rm -rf .venv _build .pytest_cache .hypothesis src/*.egg-info
+	rm -rf .venv .venv-conformance _build .pytest_cache .hypothesis src/*.egg-info
 	find src tests tools book -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,6 +1,7 @@
 """Makes .venv, or repairs it, with all that requirements.txt names.
 
-`make` runs this. Where there is no make: `py tools/setup.py`.
+`make` runs this. Where there is no make: `py tools/setup.py`. With
+`--environment conformance` it is another one, for `make conformance`.
 
 The last step writes .venv/lamina.txt, which says what the environment was
 made from. While it is missing or says something else, the environment is not
@@ -17,10 +18,23 @@ import sys
 import time
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), os.pardir))
-VENV = os.path.join(ROOT, '.venv')
-STAMP = os.path.join(VENV, 'lamina.txt')
-LOG = os.path.join(VENV, 'setup.log')
-INPUTS = 'requirements.txt', 'pyproject.toml'
+# The folder of each environment, and the files that say what is in it.
+ENVIRONMENTS = {
+    'course': ('.venv', 'requirements.txt', 'pyproject.toml'),
+    'conformance': ('.venv-conformance',
+                    os.path.join('tests', 'conformance', 'requirements.txt')),
+}
+
+
+def choose(name):
+    global NAME, VENV, STAMP, LOG, INPUTS
+    NAME, *INPUTS = ENVIRONMENTS[name]
+    VENV = os.path.join(ROOT, NAME)
+    STAMP = os.path.join(VENV, 'lamina.txt')
+    LOG = os.path.join(VENV, 'setup.log')
+
+
+choose('course')
 
 
 def place():
@@ -73,14 +87,14 @@ def tail(path, count=25):
 
 def create():
     if os.path.lexists(VENV):
-        print('Starting .venv afresh: it is unfinished, was moved, or'
-              ' belongs to another Python.', flush=True)
+        print('Starting %s afresh: it is unfinished, was moved, or'
+              ' belongs to another Python.' % NAME, flush=True)
         if os.path.islink(VENV) or not os.path.isdir(VENV):
             os.remove(VENV)
         else:
             shutil.rmtree(VENV)
-    print('Making .venv with Python %d.%d.%d (%s).'
-          % (*sys.version_info[:3], sys.executable), flush=True)
+    print('Making %s with Python %d.%d.%d (%s).'
+          % (NAME, *sys.version_info[:3], sys.executable), flush=True)
     done = subprocess.run([sys.executable, '-m', 'venv', VENV],
                           capture_output=True, text=True)
     if done.returncode:
@@ -88,11 +102,11 @@ def create():
 
 
 def install():
-    print('Installing what requirements.txt names'
-          ' (the first time: one to three minutes).', flush=True)
+    print('Installing what %s names'
+          ' (the first time: one to three minutes).' % INPUTS[0], flush=True)
     command = [venv_python(), '-m', 'pip', 'install',
                '--disable-pip-version-check', '--no-input',
-               '--progress-bar', 'off', '-r', 'requirements.txt']
+               '--progress-bar', 'off', '-r', INPUTS[0]]
     with open(LOG, 'w', encoding='utf-8', newline='\n') as log:
         code = subprocess.run(command, cwd=ROOT, stdout=log,
                               stderr=subprocess.STDOUT).returncode
@@ -106,7 +120,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--ready', action='store_true',
                         help='only say (exit code 0) that all is in place')
-    ready_only = parser.parse_args().ready
+    parser.add_argument('--environment', choices=ENVIRONMENTS,
+                        default='course', help='which one: %(choices)s')
+    args = parser.parse_args()
+    choose(args.environment)
+    ready_only = args.ready
     have = stamp()
     if have == place() + inputs() and runs(venv_python()):
         return
@@ -122,7 +140,7 @@ def main():
     install()
     with open(STAMP, 'w', encoding='utf-8', newline='\n') as file:
         file.write('\n'.join(place() + inputs()) + '\n')
-    print('.venv is ready (%d s).' % (time.monotonic() - start), flush=True)
+    print('%s is ready (%d s).' % (NAME, time.monotonic() - start), flush=True)
 
 
 if __name__ == '__main__':
