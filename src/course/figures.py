@@ -344,9 +344,14 @@ def bits_of(value, *dtypes, title=None):
                 y = card.y + 14 + i // across * 40
                 card.cell(x, y, size - 2, 22, fill)
                 card.text(x + size / 2 - 1, y + 15, pattern[i])
-            card.text(left + at % across * size,
-                      card.y + 10 + at // across * 40, name,
-                      anchor="start", size=9, fill=SOFT, family=SANS)
+            y = card.y + 10 + at // across * 40
+            x = left + at % across * size
+            if width == 1:      # too narrow for its name
+                card.text(x + size - 2, y, name, anchor="end", size=9,
+                          fill=SOFT, family=SANS)
+            else:
+                card.text(x + 1, y, name, anchor="start", size=9, fill=SOFT,
+                          family=SANS)
             spoken.append(f"{name} {pattern[at:at + width]}")
             at += width
         card.right = max(card.right, left + min(at, across) * size + 9)

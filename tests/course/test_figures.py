@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from course import figures
-from course.figures import bytes_of, graph, memory
+from course.figures import bits_of, bytes_of, graph, memory
 
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 
@@ -347,6 +347,47 @@ def test_bytes_of_refuses():
         bytes_of([1, 2])
     with pytest.raises(TypeError, match="bytes has no read"):
         bytes_of(b"1234", float32)
+
+
+def test_bytes_of_every_dtype():
+    storage = pytest.importorskip("lamina.storage")
+    s = storage.Storage(bytearray(b"\x80\x3f\x20\xc0\0\x7c\xff\xff"))
+    drawing = bytes_of(s, *storage.dtypes.values())
+    words = repr(drawing).split("; ")
+    assert "bool True True True True False True True True" in words
+    assert "int16 16256 -16352 31744 -1" in words
+    assert "float16 1.875 -2.062 inf nan" in words
+    assert "bfloat16 1 -2.5 2.658e+36 nan" in words
+    assert f"int64 {s.read(storage.int64, 0)}" in words
+    said = texts(drawing.svg)
+    assert set(storage.dtypes) <= set(said)
+
+
+# --- bits -------------------------------------------------------------------
+
+def test_bits_of_floats_are_cut_into_fields():
+    storage = pytest.importorskip("lamina.storage")
+    drawing = bits_of(-0.1, storage.float32, storage.bfloat16,
+                      storage.float16, storage.float64)
+    words = repr(drawing).split("; ")
+    assert words[0] == ("float32 sign 1, exponent 01111011, fraction "
+                        "10011001100110011001101: -0.10000000149011612")
+    assert words[1] == ("bfloat16 sign 1, exponent 01111011, fraction "
+                        "1001101: -0.10009765625")
+    assert words[2].startswith("float16 sign 1, exponent 01011, fraction "
+                               "1001100110:")
+    assert words[3].startswith("float64 sign 1, exponent 01111111011, ")
+    said = texts(drawing.svg)
+    assert said.count("0") + said.count("1") == 32 + 16 + 16 + 64
+    assert said.count("exponent") == 4
+
+
+def test_bits_of_integers():
+    storage = pytest.importorskip("lamina.storage")
+    assert repr(bits_of(-2, storage.int8)) == "int8 sign 1, digits 1111110: -2"
+    assert repr(bits_of(3, storage.uint8)) == "uint8 digits 00000011: 3"
+    with pytest.raises(TypeError, match="needs a dtype"):
+        bits_of(0.1)
 
 
 # --- graphs -----------------------------------------------------------------
