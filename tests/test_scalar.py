@@ -5,15 +5,20 @@ import math
 import random
 import subprocess
 import sys
+import threading
+import tracemalloc
 import weakref
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lamina.scalar import Dual, Value, depth_first_order, kahn_order
+from lamina.scalar import (
+    Dual, Value, creation_order, depth_first_order, kahn_order,
+    weighted_sum,
+)
 
-ORDERS = [depth_first_order, kahn_order]
+ORDERS = [depth_first_order, kahn_order, creation_order]
 
 
 def worked_example(w, x, b, t):
@@ -60,8 +65,17 @@ UNARY = {
     "x * 2": (lambda x: x * 2, (-3.0, 2.0)),
     "2 / x": (lambda x: 2 / x, (-3.0, 2.0)),
     "x / 2": (lambda x: x / 2, (-3.0, 2.0)),
+    "2 ** x": (lambda x: 2 ** x, (-3.0, 0.0, 2.0)),
+    "x ** x": (lambda x: x ** x, (0.5, 2.0)),
+    "+x": (lambda x: +x, (-3.0, 2.0)),
+    "abs": (abs, (-3.0, 2.0)),
+    "sqrt": (lambda x: x.sqrt(), (0.5, 4.0)),
+    "sin": (lambda x: x.sin(), (-3.0, 0.0, 2.0)),
+    "cos": (lambda x: x.cos(), (-3.0, 0.0, 2.0)),
+    "sigmoid": (lambda x: x.sigmoid(), (-30.0, -3.0, 0.0, 2.0, 30.0)),
 }
 BINARY = {
+    "pow": lambda x, y: (x * x + 1) ** y,
     "add": lambda x, y: x + y,
     "sub": lambda x, y: x - y,
     "mul": lambda x, y: x * y,
@@ -119,8 +133,43 @@ def test_values_match_the_math_module():
     assert Value(2.0).exp().data == math.exp(2.0)
     assert Value(2.0).log().data == math.log(2.0)
     assert Value(2.0).tanh().data == math.tanh(2.0)
+    assert Value(2.0).sqrt().data == math.sqrt(2.0)
+    assert Value(2.0).sin().data == math.sin(2.0)
+    assert Value(2.0).cos().data == math.cos(2.0)
+    assert Value(0.0).sigmoid().data == 0.5
+    assert (2 ** Value(0.5)).data == 2 ** 0.5
+    assert abs(Value(-2.0)).data == 2.0
     assert Value(-2.0).relu().data == 0.0
     assert (Value(2.0) ** -3).data == 0.125
+
+
+@pytest.mark.parametrize("kind", [Value, Dual])
+def test_sigmoid_overflows_nowhere(kind):
+    assert kind(-1e6).sigmoid().data == 0.0
+    assert kind(1e6).sigmoid().data == 1.0
+
+
+def test_abs_has_no_slope_at_zero():
+    assert reverse(abs, 0.0) == (0.0, [0.0])
+    assert forward(abs, 0.0) == (0.0, [0.0])
+
+
+def test_functions_say_what_they_are():
+    for kind in Value, Dual:
+        assert kind.exp.__name__ == "exp"
+        assert "its slope is itself" in kind.exp.__doc__
+
+
+def test_a_plain_number_is_no_part_of_the_graph():
+    x = Value(3.0)
+    for y, op in ((2 * x, "* 2"), (x * 2, "* 2"), (2 - x, "2 -"),
+                  (x - 2, "- 2"), (2 / x, "2 /"), (2 ** x, "2 **"),
+                  (x ** 2, "** 2"), (x + 0.5, "+ 0.5")):
+        assert y.parents == (x,) and len(y.locals) == 1
+        assert y.op == op
+    y = x * x
+    assert y.parents == (x, x) and y.locals == (3.0, 3.0)
+    assert x.parents == x.locals == ()
 
 
 def test_relu_has_no_slope_at_zero():
@@ -188,7 +237,7 @@ def test_random_graphs(program, point):
 
 @settings(deadline=None)
 @given(PROGRAMS)
-def test_both_orders_are_topological(program):
+def test_the_orders_are_topological(program):
     root = build(program, [Value(0.5), Value(-0.25)])
     for order in ORDERS:
         values = order(root)
@@ -198,7 +247,30 @@ def test_both_orders_are_topological(program):
         for value in values:
             for parent in value.parents:
                 assert place[value] < place[parent]
-    assert set(depth_first_order(root)) == set(kahn_order(root))
+    assert (set(depth_first_order(root)) == set(kahn_order(root))
+            == set(creation_order(root)))
+
+
+def gradients_in(order, root):
+    """The walk, written out over any order."""
+    grads = dict.fromkeys(order(root), 0.0)
+    grads[root] = 1.0
+    for value in grads:
+        for parent, local in zip(value.parents, value.locals):
+            grads[parent] += local * grads[value]
+    return grads
+
+
+@settings(deadline=None)
+@given(PROGRAMS)
+def test_the_orders_give_the_same_gradients(program):
+    leaves = [Value(0.5), Value(-0.25)]
+    root = build(program, leaves)
+    root.backward()
+    for order in ORDERS:
+        grads = gradients_in(order, root)
+        for value, grad in grads.items():
+            assert grad == pytest.approx(value.grad, rel=1e-9, abs=1e-12)
 
 
 # --- accumulation ---------------------------------------------------------
@@ -271,13 +343,38 @@ def test_what_is_not_behind_the_root_is_left_alone():
 
 # --- long chains and ownership ------------------------------------------
 
-def test_a_chain_of_100_000_goes_backward():
-    leaf = x = Value(1.0)
-    for _ in range(100_000):
-        x = x * 1.0
-    x.backward()
+def negated(leaf, times):
+    for _ in range(times):
+        leaf = -leaf
+    return leaf
+
+
+def test_a_chain_of_a_million_goes_backward():
+    leaf = Value(1.0)
+    negated(leaf, 1_000_000).backward()
     assert leaf.grad == 1.0
-    assert len(kahn_order(x)) == len(depth_first_order(x)) == 200_001
+
+
+def test_memory_grows_linearly_and_is_free_again():
+    peaks = []
+    for length in 20_000, 80_000:
+        tracemalloc.start()
+        root = negated(Value(1.0), length)
+        root.backward()
+        peaks.append(tracemalloc.get_traced_memory()[1] / length)
+        del root
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+        tracemalloc.stop()
+    assert peaks[1] < 1.3 * peaks[0]        # a set grows in leaps
+    assert peaks[1] < 500           # bytes for each value, with the walk
+
+
+def test_the_orders_do_not_recurse():
+    x = Value(1.0)
+    for _ in range(50_000):
+        x = x * Value(1.0)
+    for order in ORDERS:
+        assert len(order(x)) == 100_001
 
 
 def test_a_long_chain_dies_without_a_crash():
@@ -302,6 +399,7 @@ def test_a_graph_dies_by_reference_counting():
     try:
         x = Value(0.5)
         y = (x * 2 + x.tanh() / 3 - x ** 2).exp().log().relu()
+        y = weighted_sum([x, y], [y, 2.0], y) * y
         y.backward()
         watched = [weakref.ref(v) for v in depth_first_order(y)
                    if v is not x]
@@ -328,7 +426,8 @@ def test_only_real_numbers(kind, wrong):
     x = kind(1.0)
     for f in (lambda: x + wrong, lambda: wrong + x, lambda: x - wrong,
               lambda: wrong - x, lambda: x * wrong, lambda: wrong * x,
-              lambda: x / wrong, lambda: wrong / x, lambda: x ** wrong):
+              lambda: x / wrong, lambda: wrong / x, lambda: x ** wrong,
+              lambda: wrong ** x):
         with pytest.raises(TypeError):
             f()
 
@@ -362,8 +461,12 @@ def test_numbers_that_have_no_derivative(kind):
         kind(-2.0) ** 0.5
     with pytest.raises(ValueError, match="no finite derivative"):
         kind(0.0) ** 0.5
-    with pytest.raises(TypeError, match="must be a number"):
-        kind(2.0) ** kind(3.0)
+    with pytest.raises(ValueError, match="sqrt.0.0.*positive"):
+        kind(0.0).sqrt()
+    with pytest.raises(ValueError, match="base of -2.0 has no derivative"):
+        kind(-2.0) ** kind(2.0)
+    with pytest.raises(ValueError, match="base of 0.0 has no derivative"):
+        0 ** kind(2.0)
     with pytest.raises(ZeroDivisionError):
         kind(1.0) / kind(0.0)
     with pytest.raises(OverflowError, match="exp.1000"):
@@ -396,6 +499,75 @@ def test_text_forms():
     (x * x).backward()
     assert repr(x) == "Value(2.0, grad=4.0)"
     assert repr(Dual(2, 1)) == "Dual(2.0, tangent=1.0)"
+
+
+# --- one value of many inputs -------------------------------------------
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), max_size=5),
+       st.floats(-5, 5))
+def test_weighted_sum_is_the_sum_of_products(pairs, start):
+    made = []
+    for together in True, False:
+        w = [Value(a) for a, _ in pairs]
+        x = [Value(b) for _, b in pairs]
+        bias = Value(start)
+        if together:
+            y = weighted_sum(w, x, bias)
+            assert len(creation_order(y)) == 2 * len(pairs) + 2
+        else:
+            y = sum((a * b for a, b in zip(w, x)), bias)
+        (y * y).backward()
+        made.append((y.data, [v.grad for v in (*w, *x, bias)]))
+    assert made[0][0] == pytest.approx(made[1][0], rel=1e-12, abs=1e-12)
+    assert made[0][1] == pytest.approx(made[1][1], rel=1e-9, abs=1e-9)
+
+
+def test_weighted_sum_takes_plain_numbers():
+    w, b = [Value(0.5), Value(-1), Value(2)], Value(0.5)
+    loss = (weighted_sum(w, [4, 3, 2], b) - 2.5) ** 2
+    loss.backward()
+    assert (loss.data, b.grad) == (1.0, 2.0)
+    assert [v.grad for v in w] == [8.0, 6.0, 4.0]
+    assert weighted_sum([2.0], [3.0]).data == 6.0
+    x = Value(3.0)
+    weighted_sum([x, x], [x, 1.0]).backward()     # x * x + x
+    assert x.grad == 7.0
+
+
+def test_weighted_sum_can_be_walked_again():
+    w = Value(2.0)
+    y = weighted_sum([w], [w * 1.0])
+    y.backward()
+    y.backward()
+    assert (w.grad, y.grad) == (8.0, 1.0)
+
+
+def test_weighted_sum_refuses():
+    with pytest.raises(ValueError, match="2 weights and 1 inputs"):
+        weighted_sum([Value(1.0)] * 2, [Value(1.0)])
+    with pytest.raises(TypeError, match="real number.*str"):
+        weighted_sum([Value(1.0)], ["a"])
+
+
+def test_threads_do_not_disturb_each_other():
+    found = {}
+
+    def run(start):
+        x = Value(start)
+        y = x
+        for _ in range(3000):
+            y = y * 1.0 + x
+        y.backward()
+        found[start] = x.grad
+
+    threads = [threading.Thread(target=run, args=(float(i),))
+               for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {float(i): 3001.0 for i in range(4)}
 
 
 def test_a_neuron_learns():
