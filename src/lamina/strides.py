@@ -1504,7 +1504,8 @@ def empty_like(input, *, dtype=None, device=None, layout=None,
                pin_memory=False):
     """A new tensor with the shape, order of strides, dtype and device."""
     _plain_memory(layout, pin_memory)
-    geometry = (_keep(input.geometry) if memory_format is preserve_format
+    geometry = (_keep(input.geometry)
+                if memory_format in (None, preserve_format)
                 else formatted(input.geometry.shape, memory_format))
     x = _new(geometry, as_dtype(dtype) or input.dtype,
              input.device if device is None else as_device(device))
@@ -1526,7 +1527,7 @@ def _keep(geometry):
 
 
 @method
-def clone(self, memory_format=preserve_format):
+def clone(self, memory_format=None):
     """A copy in a storage of its own, in the same order of strides, or in
     a memory format."""
     return copy_(empty_like(self, memory_format=memory_format), self)
@@ -1802,10 +1803,12 @@ def roll(self, shifts, dims=()):
     shifts, dims = ints("roll", (shifts,)), ints("roll", (dims,))
     if not dims and len(shifts) == 1:
         return self.flatten().roll(shifts, 0).view(self.shape)
-    if len(shifts) != len(dims):
+    if len(shifts) != len(dims) or not shifts:
         raise RuntimeError(
             f"roll(): expected a shift for each dimension; got shifts "
             f"{list(shifts)} and dims {list(dims)}")
+    if not self.numel():
+        return self.clone()
     if not self.shape:
         raise IndexError(f"roll(): a tensor of no dimensions has no "
                          f"dimension {dims[0]}")
@@ -1900,22 +1903,31 @@ def fill(self, value):
     return empty_like(self).fill_(value)
 
 
-@method
-def nonzero(self, as_tuple=False):
-    """Where the elements are not 0: a row of indices for each, or with
-    as_tuple a tensor of indices for each dimension."""
+def nonzero_rows(self):
+    """Where the elements are not 0: a row of indices for each."""
     if self.device.type == "meta":
         raise NotImplementedError(
             "nonzero(): how many elements are not 0 depends on the data, "
             "and a tensor on 'meta' has none")
-    if as_tuple:
-        return (self if self.ndim else self.reshape(1)).nonzero().unbind(1)
     every = itertools.product(*map(range, self.shape))
     found = [place for place, value in zip(every, flat(self)) if value]
     columns = [i for column in zip(*found) for i in column]
     x = _filled(columns, (self.ndim, len(found)), int64, self.device)
-    return view_of(x, t(x.geometry) if self.ndim != 1 else Geometry(
-        (len(found), 1), (1, len(found)), 0))
+    return view_of(x, t(x.geometry))
+
+
+def with_as_tuple(rows):
+    """nonzero, from a function that gives the rows."""
+    def nonzero(self, *, as_tuple=False):
+        """Where the elements are not 0: a row of indices for each, or with
+        as_tuple a tensor of indices for each dimension."""
+        if not as_tuple:
+            return rows(self)
+        return rows(self if self.ndim else self.reshape(1)).unbind(1)
+    return method(nonzero)
+
+
+nonzero = with_as_tuple(nonzero_rows)
 
 
 @method
@@ -1924,22 +1936,31 @@ def argwhere(self):
     return self.nonzero()
 
 
+MASKS = (bool_, uint8)      # PyTorch still takes a uint8 for a mask
+
+
+def check_indices(indices):
+    """The indices themselves; IndexError for what indexes nothing."""
+    for index in indices:
+        if index is not None and index.dtype not in (int64, int32, *MASKS):
+            raise IndexError(f"an index tensor is int64, int32 or bool; got "
+                             f"{index.dtype}")
+    return indices
+
+
 def _columns(shape, indices):
     """One index for each dimension: a tensor, or None for all of it."""
     columns = []
-    for index in indices:
+    for index in check_indices(indices):
         if index is None or index.dtype in (int64, int32):
             columns.append(index)
             continue
         d = len(columns)
-        if index.dtype not in (bool_, uint8):
-            raise IndexError(f"an index tensor is int64, int32 or bool; got "
-                             f"{index.dtype}")
         if index.shape != shape[d:d + index.ndim]:
             raise IndexError(
                 f"a mask of shape {list(index.shape)} at dimension {d} does "
                 f"not fit a tensor of shape {list(shape)}")
-        places = nonzero(index)
+        places = nonzero_rows(index)
         columns += [select(places, 1, k) for k in range(index.ndim)]
     if len(columns) > len(shape):
         raise IndexError(f"too many indices: {len(columns)} for a tensor of "
@@ -2072,7 +2093,7 @@ def _as_index(x, item):
         return operator.index(item) if hasattr(item, "__index__") else item
     if not item.shape and item.dtype.category == 1:
         return int(item.item())
-    if item.device is x.device or item.dtype in (bool_, uint8):
+    if item.device is x.device or item.dtype in MASKS:
         return item
     return _filled(flat(item), item.shape, item.dtype, x.device)
 
@@ -2091,7 +2112,7 @@ def _taken_apart(x, items):
             basic.append(item)
             indices += [item] if item is ... else (
                 [None] if item is None or isinstance(item, slice) else [])
-        elif item.dtype not in (bool_, uint8):
+        elif item.dtype not in MASKS:
             basic.append(slice(None))
             indices.append(item)
         else:                           # a mask; True alone is a new one
@@ -2106,7 +2127,7 @@ def _taken_apart(x, items):
     if ... in [i for i in indices if not isinstance(i, Tensor)]:
         at = next(k for k, i in enumerate(indices) if i is ...)
         rest = [i for i in indices if i is not ...]
-        width = sum(i.ndim if i is not None and i.dtype in (bool_, uint8)
+        width = sum(i.ndim if i is not None and i.dtype in MASKS
                     else 1 for i in rest)
         indices = rest[:at] + [None] * (view.ndim - width) + rest[at:]
     return view, indices
@@ -2180,7 +2201,7 @@ def _truth(self):
 
 def _whole(self):
     """The one element as an index, if it is an integer."""
-    if self.dtype.category == 2 or self.numel() != 1:
+    if self.dtype.category != 1 or self.numel() != 1:
         raise TypeError(f"only an integer tensor of one element can be an "
                         f"index; this is {self.dtype}, {list(self.shape)}")
     return int(self.item())
