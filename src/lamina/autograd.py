@@ -1245,6 +1245,35 @@ derivative("getitem", self=lambda grad, self_shape, items:
                     strides.getitem(row_major(self_shape), items)))
 
 
+derivative("diagonal", self=lambda grad, self_shape, offset, dim1, dim2:
+           put_back(grad, self_shape, strides.diagonal(
+               row_major(self_shape), offset, dim1, dim2)))
+derivative("unfold", self=lambda grad, self_shape, dimension, size, step:
+           put_back(grad, self_shape, strides.unfold(
+               row_major(self_shape), dimension, size, step)))
+derivative("view.dtype")        # other numbers, from the same bytes
+derivative("flip", self=lambda grad, dims: grad.flip(dims))
+
+
+def cat_tensors(grad, tensors_shapes, dim):
+    """The part of the gradient that each tensor was joined in at."""
+    d = strides.wrap_dim(dim, grad.ndim)
+    sizes = [0 if shape == (0,) else shape[d] for shape in tensors_shapes]
+    return [part.reshape(shape) for part, shape in zip(
+        grad.split(sizes, d), tensors_shapes)]
+
+
+derivative("cat", tensors=cat_tensors)
+derivative("index.Tensor", self=lambda grad, self_shape, indices:
+           grad.new_zeros(self_shape).index_put(indices, grad, True))
+derivative("index_put",
+           self=lambda grad, indices, accumulate: grad if accumulate else
+           grad.index_put(indices, grad.new_zeros(())),
+           values=lambda grad, indices, values_shape:
+           sum_to(grad.index(indices), values_shape))
+derivative("nonzero")
+
+
 def inverse_order(dims):
     """The order that undoes an order of dimensions."""
     back = [0] * len(dims)

@@ -19,8 +19,9 @@ from lamina.storage import (
     lend_dlpack, meta, take_dlpack, uint8,
 )
 from lamina.strides import (
-    Geometry, Tensor, as_dtype, element, empty, empty_like, flat, method,
-    nearest, numel, refuse_overlap, row_major, tensor, write_values,
+    Geometry, Tensor, as_dtype, element, empty, empty_like, flat,
+    memory_format, method, nearest, numel, refuse_overlap, row_major, tensor,
+    write_values,
 )
 
 __all__ = [
@@ -98,7 +99,8 @@ class Schema(NamedTuple):
 
 
 TYPES = ("Tensor", "Tensor[]", "Tensor?[]", "Scalar", "int", "int[]",
-         "float", "bool", "str", "ScalarType", "Index")
+         "float", "bool", "str", "ScalarType",
+         "MemoryFormat", "Index")
 
 
 def parse_schema(text):
@@ -300,16 +302,6 @@ def as_number(value):
     raise TypeError
 
 
-def as_items(value):
-    """An index whose tensors of one integer are read now, not when a
-    derivative looks at them again."""
-    if not isinstance(value, tuple):
-        value = (value,)
-    return tuple([builtin.index(item) if isinstance(item, Tensor)
-                  and not item.shape and item.dtype.category == 1 else item
-                  for item in value])
-
-
 def as_tensors(value):
     """A sequence of tensors, or of tensors and None, as a tuple."""
     if isinstance(value, Tensor) or not all(
@@ -320,6 +312,12 @@ def as_tensors(value):
 
 def as_bool(value):
     if value is not True and value is not False:
+        raise TypeError
+    return value
+
+
+def as_format(value):
+    if not isinstance(value, memory_format):
         raise TypeError
     return value
 
@@ -336,10 +334,10 @@ CONVERTERS = {"int": (builtin.index, "an int"),
               "float": (as_number, "a number"),
               "bool": (as_bool, "True or False"),
               "str": (as_text, "a string"),
-              "Index": (as_items, "an index"),
               "Tensor[]": (as_tensors, "a list or tuple of tensors"),
               "Tensor?[]": (as_tensors, "a list or tuple of tensors"),
-              "ScalarType": (as_dtype, "a dtype")}
+              "ScalarType": (as_dtype, "a dtype"),
+              "MemoryFormat": (as_format, "a memory format")}
 
 
 def convert(operator, argument, value):
@@ -428,10 +426,11 @@ def parameter_list(arguments, out):
 
 QUICK = {"int": "type({0}) is int",
          "bool": "{0} is True or {0} is False",
-         "float": "type({0}) is float", "Index": "type({0}) is int",
+         "float": "type({0}) is float",
          "Scalar": "type({0}) is int or type({0}) is float",
          "int?": "{0} is None", "int[]?": "{0} is None",
-         "Scalar?": "{0} is None", "ScalarType?": "{0} is None"}
+         "Scalar?": "{0} is None", "ScalarType?": "{0} is None",
+         "MemoryFormat?": "{0} is None"}
 
 
 def check_lines(arguments):
@@ -708,6 +707,9 @@ VIEWS = """
     unsqueeze(Tensor(a) self, int dim) -> Tensor(a)
     squeeze(Tensor(a) self, int[]? dim=None) -> Tensor(a)
     select.int(Tensor(a) self, int dim, int index) -> Tensor(a)
+    diagonal(Tensor(a) self, int offset=0, int dim1=0,
+             int dim2=1) -> Tensor(a)
+    unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)
     narrow(Tensor(a) self, int dim, int start, int length) -> Tensor(a)
     getitem(Tensor(a) self, Index items) -> Tensor(a)
     expand(Tensor(a) self, int[] size) -> Tensor(a)
@@ -718,7 +720,10 @@ VIEWS = """
 for text in re.findall(r"\w[^>]*> \S+", re.sub(r"\s+", " ", VIEWS)):
     plain = getattr(strides, parse_schema(text).name)
     define(text, plain.__doc__, kernel=plain)
-Tensor.__getitem__ = functions["getitem"]
+define("view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)",
+       strides.view_dtype.__doc__, kernel=strides.view_dtype)
+functions["view"] = method(strides.viewer(
+    operators["view"].call, operators["view.dtype"].call))
 
 
 try:
@@ -826,7 +831,8 @@ def narrow(found):
             >> 16).astype(np.uint16)
 
 
-define("clone(Tensor self) -> Tensor", strides.clone.__doc__)
+define("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
+       strides.clone.__doc__)
 define("copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) "
        "-> Tensor(a!)", strides.copy_.__doc__, numbers=True)
 define("fill_(Tensor(a!) self, Scalar value) -> Tensor(a!)",
@@ -841,7 +847,7 @@ def python_copy_(self, src, non_blocking=False):
     return kernel(self, src)
 
 
-impl("clone", "meta")(empty_like)
+impl("clone", "meta")(strides.clone)
 impl("fill_", "meta")(lambda self, value: self)
 
 
@@ -853,8 +859,8 @@ def meta_copy_(self, src, non_blocking=False):
 
 
 @impl("clone", "cpu")
-def cpu_clone(self):
-    out = empty_like(self)
+def cpu_clone(self, memory_format=None):
+    out = empty_like(self, memory_format=memory_format)
     np.copyto(array(out), array(self))
     return out
 
@@ -881,6 +887,78 @@ def cpu_fill_(self, value):
         self.dtype is bfloat16) else kept
     self.storage.version += 1
     return self
+
+
+define("cat(Tensor[] tensors, int dim=0) -> Tensor", strides.cat.__doc__)
+define("flip(Tensor self, int[] dims) -> Tensor", strides.flip.__doc__)
+for where, copy in [("python", python_copy_), ("cpu", cpu_copy_),
+                    ("meta", meta_copy_)]:
+    for name in ("cat", "flip"):
+        impl(name, where)(functools.partial(getattr(strides, name),
+                                            copy=copy))
+Tensor._cat = staticmethod(functions["cat"])
+
+
+define("index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
+       strides.index.__doc__)
+impl("index.Tensor", "python", "meta")(strides.index)
+
+
+def numpy_index(indices):
+    """Index tensors as NumPy takes them."""
+    return tuple([slice(None) if i is None else
+                  array(i) != 0 if i.dtype in strides.MASKS else array(i)
+                  for i in strides.check_indices(indices)])
+
+
+@impl("index.Tensor", "cpu")
+def cpu_index(self, indices):
+    found = array(self)[numpy_index(indices)]
+    if not any(i is not None and i.shape for i in indices):
+        found = np.array(found)     # of numbers and slices NumPy makes views
+    x = own(np.asarray(found, order="C"), self.dtype)
+    x.keys |= self.dtype.bit
+    return x
+
+
+define("index_put(Tensor self, Tensor?[] indices, Tensor values, "
+       "bool accumulate=False) -> Tensor", strides.index_put.__doc__,
+       inplace=True)
+impl("index_put", "python", "meta")(strides.index_put)
+
+
+@impl("index_put", "cpu")
+def cpu_index_put(self, indices, values, accumulate=False, out=None):
+    if out is None:
+        out = cpu_clone(self)
+    elif out is not self:
+        cpu_copy_(out, self)
+    refuse_overlap(out)
+    strides.check_put(out, indices, values)
+    place, at, given = array(out), numpy_index(indices), array(values)
+    try:
+        if accumulate:
+            add = np.add if out.dtype.category else np.logical_or
+            add.at(place, at, given)
+        else:
+            place[at] = given
+    except ValueError:
+        shape = place[at].shape
+        strides.expand_to(shape, values)    # says what does not fit
+        raise
+    return out
+
+
+define("nonzero(Tensor self) -> Tensor", strides.nonzero_rows.__doc__)
+impl("nonzero", "python", "meta")(strides.nonzero_rows)
+
+
+@impl("nonzero", "cpu")
+def cpu_nonzero(self):
+    return from_array(np.argwhere(array(self)))
+
+
+functions["nonzero"] = strides.with_as_tuple(functions["nonzero"])
 
 
 def can_cast(from_, to):
@@ -1134,7 +1212,8 @@ def is_floating_point(self):
 
 
 HALVES = (float16, bfloat16)
-AS_THEY_ARE = ("clone", "copy_", "fill_", "_to_copy", "_to_device")
+AS_THEY_ARE = ("clone", "copy_", "fill_", "_to_copy", "_to_device", "cat",
+               "flip", "index")
 
 
 def on_tensors(function, value):

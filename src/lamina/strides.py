@@ -1352,10 +1352,10 @@ def view_dtype(self, dtype):
 
 def viewer(by_size, by_dtype):
     """The method `view`, for sizes and for a dtype."""
-    def view(self, *size, dtype=None):
+    def view(self, *size, dtype=None, **named):
         if dtype is None and size and isinstance(size[0], dtype_class):
             dtype, = size
-        return by_size(self, *size) if dtype is None else (
+        return by_size(self, *size, **named) if dtype is None else (
             by_dtype(self, dtype))
     view.__doc__ = view_shape.__doc__
     return view
