@@ -5,7 +5,6 @@ not this file.
 """
 
 import array
-import ctypes
 import difflib
 import functools
 import itertools
@@ -362,15 +361,6 @@ def is_contiguous(self, memory_format=contiguous_format):
     return len(geometry.shape) == len(order) and all(
         size == 1 or step == due for size, step, due in zip(
             *geometry[:2], formatted(geometry.shape, memory_format).strides))
-
-
-@method
-def data_ptr(self):
-    """The address of the first element in memory; 0 if there is none."""
-    if self.device.type == "meta" or not self.storage.nbytes():
-        return 0
-    first = ctypes.c_char.from_buffer(self.storage.bytes)
-    return ctypes.addressof(first) + self.geometry.offset * self.itemsize
 
 
 @method
@@ -886,151 +876,6 @@ def narrow(x, dim, start, length):
                     x.offset + start * x.strides[d])
 
 
-@geometric
-def diagonal(x, offset=0, dim1=0, dim2=1):
-    """The elements whose index in dim2 is that in dim1 plus `offset`, as
-    the last dimension."""
-    a, b = wrap_dim(dim1, len(x.shape)), wrap_dim(dim2, len(x.shape))
-    if a == b:
-        raise RuntimeError(f"diagonal(): dimensions {dim1} and {dim2} are "
-                           f"the same; it takes two")
-    rows, columns = x.shape[a] + min(offset, 0), x.shape[b] - max(offset, 0)
-    size, start = max(min(rows, columns), 0), x.offset
-    if size:
-        start += max(offset, 0) * x.strides[b] - min(offset, 0) * x.strides[a]
-    keep = [d for d in range(len(x.shape)) if d not in (a, b)]
-    return Geometry(tuple(x.shape[d] for d in keep) + (size,),
-                    tuple(x.strides[d] for d in keep)
-                    + (x.strides[a] + x.strides[b],), start)
-
-
-@geometric
-def unfold(x, dimension, size, step):
-    """Windows of `size` elements, every `step` elements, along one
-    dimension; the last dimension goes through a window."""
-    d = wrap_dim(dimension, len(x.shape))
-    have, stride = (x.shape[d], x.strides[d]) if x.shape else (1, 1)
-    if not 0 <= size <= have or step <= 0:
-        raise RuntimeError(
-            f"unfold(): windows of {size} elements, every {step}: expected "
-            f"0 to {have} elements, the size of dimension {dimension}, and "
-            f"a step of 1 or more")
-    shape, strides = list(x.shape), list(x.strides)
-    if shape:
-        shape[d], strides[d] = (have - size) // step + 1, step * stride
-    return Geometry((*shape, size), (*strides, stride), x.offset)
-
-
-@method
-def split_with_sizes(self, split_sizes, dim=0):
-    """Pieces of these sizes along a dimension, which they fill."""
-    sizes = ints("split_with_sizes", (split_sizes,))
-    d = wrap_dim(dim, self.ndim)
-    if not self.shape or sum(sizes) != self.shape[d] or min(
-            sizes, default=0) < 0:
-        raise RuntimeError(
-            f"split(): sizes {list(sizes)} do not add up to dimension "
-            f"{dim} of shape {list(self.shape)}")
-    starts = itertools.accumulate(sizes, initial=0)
-    return tuple([self.narrow(d, start, size)
-                  for start, size in zip(starts, sizes)])
-
-
-@method
-def split(self, split_size, dim=0):
-    """Pieces of `split_size` indices of a dimension, the last one perhaps
-    smaller; or pieces of the sizes in a list."""
-    if isinstance(split_size, (tuple, list)):
-        return self.split_with_sizes(split_size, dim)
-    d, step = wrap_dim(dim, self.ndim), operator.index(split_size)
-    if not self.shape:
-        raise RuntimeError("split(): a tensor of no dimensions has none to "
-                           "split; it takes at least 1")
-    size = self.shape[d]
-    if step < 0 or step == 0 < size:
-        raise RuntimeError(f"split(): pieces of {step} never fill dimension "
-                           f"{dim} of size {size}; expected 1 or more")
-    count = max(-(-size // step), 1) if step else 1
-    return tuple([self.narrow(d, i * step, min(step, size - i * step))
-                  for i in range(count)])
-
-
-@method
-def chunk(self, chunks, dim=0):
-    """At most `chunks` pieces, all of one size but perhaps the last."""
-    if operator.index(chunks) <= 0:
-        raise RuntimeError(f"chunk(): expected 1 chunk or more; got "
-                           f"{chunks}")
-    size = self.shape[wrap_dim(dim, self.ndim)] if self.shape else 0
-    step = -(-size // chunks)
-    if self.shape and not step:
-        return self.split_with_sizes([0] * chunks, dim)
-    return self.split(step, dim)
-
-
-@method
-def unbind(self, dim=0):
-    """x at each index of a dimension."""
-    if not self.shape:
-        raise IndexError("unbind(): a tensor of no dimensions has no index "
-                         "to go over")
-    d = wrap_dim(dim, self.ndim)
-    return tuple([self.select(d, i) for i in range(self.shape[d])])
-
-
-@method
-def tensor_split(self, indices_or_sections=None, dim=0, *, indices=None,
-                 sections=None):
-    """Pieces as equal as possible, or cut before each index in a list."""
-    cuts = next((given for given in (indices_or_sections, indices, sections)
-                 if given is not None), None)
-    if not self.shape:
-        raise RuntimeError("tensor_split(): a tensor of no dimensions has "
-                           "none to split; it takes at least 1")
-    d = wrap_dim(dim, self.ndim)
-    size = self.shape[d]
-    if isinstance(cuts, Tensor):
-        if cuts.dtype is not int64 or cuts.ndim > 1:
-            raise RuntimeError(
-                f"tensor_split(): a tensor of places is int64 and has 0 or 1 "
-                f"dimensions; got {cuts.dtype}, {list(cuts.shape)}")
-        cuts = cuts.tolist()
-    if not isinstance(cuts, (tuple, list)):
-        count = operator.index(cuts)
-        if count <= 0:
-            raise RuntimeError(f"tensor_split(): expected 1 section or "
-                               f"more; got {count}")
-        low, more = divmod(size, count)         # `more` are larger by 1
-        cuts = [i * low + min(i, more) for i in range(1, count)]
-    ends = [*map(operator.index, cuts), size]
-    every = (slice(None),) * d
-    return tuple([self[every + (slice(start, end),)]
-                  for start, end in zip([0, *ends], ends)])
-
-
-def _split_along(name, dim, ndim):
-    """hsplit, vsplit or dsplit: tensor_split along one dimension."""
-    def along(self, indices_or_sections):
-        d = 0 if self.ndim == 1 and ndim == 1 else dim
-        if self.ndim < ndim:
-            raise RuntimeError(f"{name}() takes at least {ndim} dimensions; "
-                               f"this tensor has {self.ndim}")
-        count = indices_or_sections
-        if isinstance(count, int) and (
-                count <= 0 or self.shape[d] % count):
-            raise RuntimeError(f"{name}(): {self.shape[d]} indices are not "
-                               f"{count} equal pieces")
-        return self.tensor_split(count, d)
-    along.__name__ = along.__qualname__ = name
-    along.__doc__ = f"tensor_split along dimension {dim}, in equal pieces."
-    return method(along)
-
-
-hsplit = _split_along("hsplit", 1, 1)
-vsplit = _split_along("vsplit", 0, 2)
-dsplit = _split_along("dsplit", 2, 3)
-
-
 def _expand_items(items, ndim):
     """The items of an index with its `...` written out as full slices."""
     items = items if type(items) is tuple else (items,)
@@ -1318,6 +1163,151 @@ def as_strided(self, size, stride, storage_offset=None):
             f"as_strided(): size {list(size)}, stride {list(stride)} and "
             f"offset {offset} reach element {last} of a storage of {have}")
     return view_of(self, Geometry(size, stride, offset))
+
+
+@geometric
+def diagonal(x, offset=0, dim1=0, dim2=1):
+    """The elements whose index in dim2 is that in dim1 plus `offset`, as
+    the last dimension."""
+    a, b = wrap_dim(dim1, len(x.shape)), wrap_dim(dim2, len(x.shape))
+    if a == b:
+        raise RuntimeError(f"diagonal(): dimensions {dim1} and {dim2} are "
+                           f"the same; it takes two")
+    rows, columns = x.shape[a] + min(offset, 0), x.shape[b] - max(offset, 0)
+    size, start = max(min(rows, columns), 0), x.offset
+    if size:
+        start += max(offset, 0) * x.strides[b] - min(offset, 0) * x.strides[a]
+    keep = [d for d in range(len(x.shape)) if d not in (a, b)]
+    return Geometry(tuple(x.shape[d] for d in keep) + (size,),
+                    tuple(x.strides[d] for d in keep)
+                    + (x.strides[a] + x.strides[b],), start)
+
+
+@geometric
+def unfold(x, dimension, size, step):
+    """Windows of `size` elements, every `step` elements, along one
+    dimension; the last dimension goes through a window."""
+    d = wrap_dim(dimension, len(x.shape))
+    have, stride = (x.shape[d], x.strides[d]) if x.shape else (1, 1)
+    if not 0 <= size <= have or step <= 0:
+        raise RuntimeError(
+            f"unfold(): windows of {size} elements, every {step}: expected "
+            f"0 to {have} elements, the size of dimension {dimension}, and "
+            f"a step of 1 or more")
+    shape, strides = list(x.shape), list(x.strides)
+    if shape:
+        shape[d], strides[d] = (have - size) // step + 1, step * stride
+    return Geometry((*shape, size), (*strides, stride), x.offset)
+
+
+@method
+def split_with_sizes(self, split_sizes, dim=0):
+    """Pieces of these sizes along a dimension, which they fill."""
+    sizes = ints("split_with_sizes", (split_sizes,))
+    d = wrap_dim(dim, self.ndim)
+    if not self.shape or sum(sizes) != self.shape[d] or min(
+            sizes, default=0) < 0:
+        raise RuntimeError(
+            f"split(): sizes {list(sizes)} do not add up to dimension "
+            f"{dim} of shape {list(self.shape)}")
+    starts = itertools.accumulate(sizes, initial=0)
+    return tuple([self.narrow(d, start, size)
+                  for start, size in zip(starts, sizes)])
+
+
+@method
+def split(self, split_size, dim=0):
+    """Pieces of `split_size` indices of a dimension, the last one perhaps
+    smaller; or pieces of the sizes in a list."""
+    if isinstance(split_size, (tuple, list)):
+        return self.split_with_sizes(split_size, dim)
+    d, step = wrap_dim(dim, self.ndim), operator.index(split_size)
+    if not self.shape:
+        raise RuntimeError("split(): a tensor of no dimensions has none to "
+                           "split; it takes at least 1")
+    size = self.shape[d]
+    if step < 0 or step == 0 < size:
+        raise RuntimeError(f"split(): pieces of {step} never fill dimension "
+                           f"{dim} of size {size}; expected 1 or more")
+    count = max(-(-size // step), 1) if step else 1
+    return tuple([self.narrow(d, i * step, min(step, size - i * step))
+                  for i in range(count)])
+
+
+@method
+def chunk(self, chunks, dim=0):
+    """At most `chunks` pieces, all of one size but perhaps the last."""
+    if operator.index(chunks) <= 0:
+        raise RuntimeError(f"chunk(): expected 1 chunk or more; got "
+                           f"{chunks}")
+    size = self.shape[wrap_dim(dim, self.ndim)] if self.shape else 0
+    step = -(-size // chunks)
+    if self.shape and not step:
+        return self.split_with_sizes([0] * chunks, dim)
+    return self.split(step, dim)
+
+
+@method
+def unbind(self, dim=0):
+    """x at each index of a dimension."""
+    if not self.shape:
+        raise IndexError("unbind(): a tensor of no dimensions has no index "
+                         "to go over")
+    d = wrap_dim(dim, self.ndim)
+    return tuple([self.select(d, i) for i in range(self.shape[d])])
+
+
+@method
+def tensor_split(self, indices_or_sections=None, dim=0, *, indices=None,
+                 sections=None):
+    """Pieces as equal as possible, or cut before each index in a list."""
+    cuts = next((given for given in (indices_or_sections, indices, sections)
+                 if given is not None), None)
+    if not self.shape:
+        raise RuntimeError("tensor_split(): a tensor of no dimensions has "
+                           "none to split; it takes at least 1")
+    d = wrap_dim(dim, self.ndim)
+    size = self.shape[d]
+    if isinstance(cuts, Tensor):
+        if cuts.dtype is not int64 or cuts.ndim > 1:
+            raise RuntimeError(
+                f"tensor_split(): a tensor of places is int64 and has 0 or 1 "
+                f"dimensions; got {cuts.dtype}, {list(cuts.shape)}")
+        cuts = cuts.tolist()
+    if not isinstance(cuts, (tuple, list)):
+        count = operator.index(cuts)
+        if count <= 0:
+            raise RuntimeError(f"tensor_split(): expected 1 section or "
+                               f"more; got {count}")
+        low, more = divmod(size, count)         # `more` are larger by 1
+        cuts = [i * low + min(i, more) for i in range(1, count)]
+    ends = [*map(operator.index, cuts), size]
+    every = (slice(None),) * d
+    return tuple([self[every + (slice(start, end),)]
+                  for start, end in zip([0, *ends], ends)])
+
+
+def _split_along(name, dim, ndim):
+    """hsplit, vsplit or dsplit: tensor_split along one dimension."""
+    def along(self, indices_or_sections):
+        d = 0 if self.ndim == 1 and ndim == 1 else dim
+        if self.ndim < ndim:
+            raise RuntimeError(f"{name}() takes at least {ndim} dimensions; "
+                               f"this tensor has {self.ndim}")
+        count = indices_or_sections
+        if isinstance(count, int) and (
+                count <= 0 or self.shape[d] % count):
+            raise RuntimeError(f"{name}(): {self.shape[d]} indices are not "
+                               f"{count} equal pieces")
+        return self.tensor_split(count, d)
+    along.__name__ = along.__qualname__ = name
+    along.__doc__ = f"tensor_split along dimension {dim}, in equal pieces."
+    return method(along)
+
+
+hsplit = _split_along("hsplit", 1, 1)
+vsplit = _split_along("vsplit", 0, 2)
+dsplit = _split_along("dsplit", 2, 3)
 
 
 def view_dtype(self, dtype):
