@@ -1,6 +1,7 @@
 """Figures of a library's real state: memory cells, bytes, graphs, plots.
 
     memory(x)       the cells of x's storage, coloured in the order x reads them
+    walk(iterator)  the cells of several tensors, at the steps of a TensorIterator
     bytes_of(s, d)  the bytes of a storage, under the elements a dtype sees
     bits_of(v, d)   the bits that a dtype keeps of a number, field by field
     graph(y)        the computation graph behind y, a graphviz.Digraph
@@ -25,7 +26,8 @@ import sys
 import sysconfig
 from xml.sax.saxutils import escape
 
-__all__ = ["memory", "bytes_of", "bits_of", "graph", "plots", "dispatch", "Drawing"]
+__all__ = ["memory", "walk", "bytes_of", "bits_of", "graph", "plots",
+           "dispatch", "Drawing"]
 
 CELLS = 64          # memory() and bytes_of() draw at most so many cells
 BRIEF = 40          # graph() draws more nodes than this in short form
@@ -89,6 +91,57 @@ def memory(x, *others, title=None, names=None):
     card.y -= 10
     text = "; ".join(words)
     return Drawing(card.svg(title or "Memory cells", text), text)
+
+
+def walk(iterator, *, names=None, title=None):
+    """Draw the memory of a TensorIterator's operands, and at which steps of
+    the walk each cell is visited.
+
+    A cell's colour says when it is visited first: pale early, dark late.
+    Above, the loops: which dimensions they go through, in how many steps.
+    """
+    visits = list(iterator)
+    names = _names(names, len(iterator.starts))
+    card = _Card(title)
+    loops = [f"{loop.size} steps over dimension"
+             + f"{'s' if len(loop.dims) > 1 else ''} "
+             + " and ".join(map(str, loop.dims)) for loop in iterator.loops]
+    loops = loops or ["1 step"]
+    card.note(12, "innermost loop: " + "; then ".join(loops))
+    left = 20 + max(map(len, names)) * 8
+    said = []
+    for k, name in enumerate(names):
+        steps = {}
+        for step, places in enumerate(visits, 1):
+            steps.setdefault(places[k], []).append(step)
+        labels = {cell: ", ".join(map(str, found[:4]))
+                  + (" ..." if len(found) > 4 else "")
+                  for cell, found in steps.items()}
+        cells = range(min(steps, default=0), max(steps, default=-1) + 1)
+        width = max([len(s) for s in labels.values()] + [2]) * 8 + 10
+        across = max(1, min(len(cells) or 1, (WIDTH - left - 12) // width))
+        for start in range(0, len(cells), across):
+            for at, cell in enumerate(cells[start:start + across]):
+                x, order = left + at * width, steps.get(cell)
+                fill = EMPTY
+                if order:
+                    fill = _shade((order[0] - 1) / max(len(visits) - 1, 1))
+                card.text(x + width / 2, card.y + 9, cell, size=10, fill=SOFT)
+                card.cell(x, card.y + 13, width - 3, 24, fill,
+                          dashed=not order)
+                card.text(x + (width - 3) / 2, card.y + 29,
+                          labels.get(cell, ""))
+            if start == 0:
+                card.text(12, card.y + 29, name, anchor="start",
+                          weight="bold")
+            card.right = max(card.right, left + across * width + 9)
+            card.y += 46
+        order = [str(places[k]) for places in visits[:12]]
+        said.append(f"{name or 'operand'} is visited at "
+                    + " ".join(order) + (" ..." if len(visits) > 12 else ""))
+    words = "walk: " + "; then ".join(loops) + "; " + "; ".join(said)
+    return Drawing(card.svg(title or "A walk over several tensors", words),
+                   words)
 
 
 def _names(names, n):
@@ -228,7 +281,12 @@ def _reads(geometry, start, stop, most=4096):
 
 def _colour(read, tensor):
     last = math.prod(tensor.geometry.shape) - 1
-    at = read[0] / last * (len(SCALE) - 1) if last > 0 else 0
+    return _shade(read[0] / last if last > 0 else 0)
+
+
+def _shade(share):
+    """The colour of a place between first (0) and last (1)."""
+    at = share * (len(SCALE) - 1)
     k = min(int(at), len(SCALE) - 2)
     return "#" + "".join(f"{round(a + (b - a) * (at - k)):02x}"
                          for a, b in zip(SCALE[k], SCALE[k + 1]))

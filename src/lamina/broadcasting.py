@@ -6,21 +6,34 @@ chapter, not this file.
 
 import contextvars
 import functools
+import itertools
 import math
 import operator
+import re
+from typing import NamedTuple
 
 import lamina.strides as strides
 from lamina.dispatch import (
-    CPU, SparseTensor, array, build_call, define, from_array, from_outside,
-    functions, impl, kernel_of, lookup, new_tensor, np, numpy_dtypes,
-    on_entries, operators, own, prepare_out, sparse_coo,
+    CPU, SparseTensor, array, build_call, cpu_copy_, cpu_to_copy, define,
+    from_array, from_outside, functions, impl, kernel_of, lookup, new_tensor,
+    np, numpy_dtypes, on_entries, operators, own, prepare_out, sparse_coo,
 )
-from lamina.storage import bool_, dtypes, get_default_dtype, wrap
+from lamina.storage import (
+    Storage, bool_, dtypes, float32, float64, get_default_dtype, int64, uint8,
+    wrap,
+)
 from lamina.strides import (
-    Tensor, element, empty, flat, number_dtype, numel, write_values,
+    Geometry, Tensor, dense, element, empty, flat, full, is_row_major,
+    number_dtype, numel, row_major, write_values,
 )
 
-__all__ = ["broadcast_shapes", "promote_types", "result_type", "elementwise"]
+__all__ = [
+    "broadcast_shapes",
+    "promote_types",
+    "result_type",
+    "elementwise",
+    "TensorIterator",
+]
 
 
 def broadcast_shapes(*shapes):
@@ -41,6 +54,121 @@ def broadcast_shapes(*shapes):
                     f"not broadcast: at dimension {ndim - i} sizes "
                     f"{result[-i]} and {shape[-i]} differ and neither is 1")
     return tuple(result)
+
+
+def loop_order(shape, strides):
+    """The dimensions in the order of the loops, the innermost first.
+
+    `strides` has one tuple for each operand. This is the insertion sort
+    of reorder_dimensions, in PyTorch's aten/src/ATen/TensorIterator.cpp.
+    """
+    order = []
+    for d in reversed(range(len(shape))):
+        order.append(d)
+        at = len(order) - 1
+        for k in reversed(range(at)):
+            verdict = compare(order[k], order[at], shape, strides)
+            if verdict > 0:
+                order[k], order[at] = order[at], order[k]
+                at = k
+            elif verdict < 0:
+                break
+    return order
+
+
+def compare(a, b, shape, strides):
+    """1 if dimension a belongs outside of b, -1 if inside, 0 if no operand
+    can tell."""
+    for steps in strides:
+        if 0 in (steps[a], steps[b]):
+            continue
+        if steps[a] != steps[b]:
+            return 1 if steps[a] > steps[b] else -1
+        if shape[a] > shape[b]:
+            return 1
+    return 0
+
+
+class Loop(NamedTuple):
+    """One loop of a walk: the dimensions that it goes through, how many
+    steps it has, and each operand's step in elements."""
+
+    dims: tuple
+    size: int
+    steps: tuple
+
+
+def coalesce(loops):
+    """Join neighbouring loops that are one in every operand's memory.
+
+    The innermost loop comes first. A loop of one step joins any other.
+    """
+    joined = loops[:1]
+    for outer in loops[1:]:
+        inner = joined[-1]
+        if 1 in (inner.size, outer.size) or all(
+                inner.size * a == b
+                for a, b in zip(inner.steps, outer.steps)):
+            joined[-1] = Loop(outer.dims + inner.dims,
+                              inner.size * outer.size,
+                              (outer if inner.size == 1 else inner).steps)
+        else:
+            joined.append(outer)
+    return joined
+
+
+class TensorIterator:
+    """A walk over several operands that broadcast, each a Geometry.
+
+    `loops` are as few as can be, innermost first. Iterating gives a tuple
+    for each element of the common `shape`: the place of that element in
+    every operand's storage. PyTorch's class of the same name also makes
+    the plan that follows below.
+    """
+
+    def __init__(self, *operands):
+        self.shape = broadcast_shapes(*[x.shape for x in operands])
+        views = [strides.expand(x, self.shape) for x in operands]
+        self.starts = tuple([view.offset for view in views])
+        steps = [view.strides for view in views]
+        self.loops = coalesce([
+            Loop((d,), self.shape[d], tuple([s[d] for s in steps]))
+            for d in loop_order(self.shape, steps)])
+
+    def __iter__(self):
+        inner, *outer = self.loops or [Loop((), 1, (0,) * len(self.starts))]
+        starts = [self.starts]
+        for loop in reversed(outer):
+            starts = [tuple([place + i * step for place, step
+                             in zip(places, loop.steps)])
+                      for places in starts for i in range(loop.size)]
+        for places in starts:
+            yield from zip(*[
+                range(place, place + inner.size * step, step) if step
+                else itertools.repeat(place, inner.size)
+                for place, step in zip(places, inner.steps)])
+
+
+@functools.lru_cache(4096)
+def result_geometry(*operands):
+    """Where a new result of these operands lies: without gaps, in the order
+    of the loops. The same few geometries meet again and again."""
+    shape = broadcast_shapes(*[x.shape for x in operands])
+    first = operands[0]
+    if all(x.shape == shape for x in operands):
+        if all(map(is_row_major, operands)):
+            return row_major(shape)
+        if dense(first).strides == first.strides and all(
+                x.strides == first.strides for x in operands):
+            return first._replace(offset=0)
+    views = [strides.expand(x, shape).strides for x in operands]
+    step, found = 1, [0] * len(shape)
+    for d in loop_order(shape, views):
+        found[d] = step
+        step *= max(shape[d], 1)
+    usual = row_major(shape)
+    return (usual if usual.strides == tuple(found)
+            else Geometry(shape, tuple(found), 0))
 
 
 SHORT = dict(zip("bool u8 i8 i16 i32 i64 f16 bf16 f32 f64".split(),
@@ -99,89 +227,172 @@ def result_type(*operands):
     return result
 
 
+def opmath(dtype):
+    """The dtype to compute in: float32 for the half precisions."""
+    half = dtype.category == 2 and dtype.itemsize < 4
+    return float32 if half else dtype
+
+
 def as_float(dtype):
     """The dtype itself if it is a float, else the default one."""
     return dtype if dtype.category == 2 else get_default_dtype()
 
 
+def as_number(dtype):
+    """The dtype itself if it can count, int64 for bool."""
+    return dtype if dtype.category else int64
+
+
 RULES = {       # where the inputs meet -> (compute in, result)
-    "same": lambda met: (met, met),
-    "float": lambda met: (as_float(met), as_float(met)),
-    "bool": lambda met: (met, bool_),
+    "same": lambda met: (opmath(met), met),
+    "first": lambda met: (opmath(met), met),
+    "float": lambda met: (opmath(as_float(met)), as_float(met)),
+    "double": lambda met: (float64, float64),
+    "number": lambda met: (opmath(as_number(met)), as_number(met)),
+    "bool": lambda met: (opmath(met), bool_),
 }
 
 
-def check_exponent(exponent, dtype):
-    """An integer's exponent, if it is a number, must be one of its dtype."""
-    if not isinstance(exponent, Tensor):
-        if exponent < 0:
-            raise RuntimeError(
-                f"pow(): integers to the power of {exponent} are fractions; "
-                f"make the tensor a float: x.to(lamina.float32)")
-        element(dtype, exponent)
+class Plan(NamedTuple):
+    """What is settled before the first element is computed.
+
+    `inputs` are pairs of a tensor or number and the dtype to read it in.
+    """
+
+    inputs: list
+    alpha: object
+    parameters: tuple
+    geometry: Geometry
+    compute: object
+    dtype: object
 
 
-def planner(name, count, rule, refuse=()):
-    """The function that plans a call: (inputs, alpha, shape, compute
-    dtype, result dtype) of a kernel's arguments."""
+def planner(schema, rule="same", refuse=(), mask=None, check=None):
+    """The function that plans a call, from the kernel's arguments.
+
+    `check(inputs, met, parameters)` may refuse what the dtypes alone do
+    not tell, or give other parameters.
+    """
+    name, count = schema.name, count_inputs(schema)
+    kinds = [a.type for a in schema.arguments[count:]]
+    scales = any(a.name == "alpha" for a in schema.arguments)
+
     def plan(args):
-        inputs, alpha = args[:count], args[count] if args[count:] else 1
-        meet = result_type(*inputs)
-        if meet.name in refuse:
-            raise RuntimeError(f"{name}() has no meaning for "
-                               f"{', '.join(refuse)} tensors")
-        if meet.category < 2 and not isinstance(alpha, int):
-            raise RuntimeError(
-                f"{name}(): alpha is {alpha}, and the tensors are integers: "
-                f"give an integer alpha, or float tensors")
-        if name == "pow" and meet.category == 1:
-            check_exponent(inputs[1], meet)
-        shape = common_shape(*[x.geometry.shape for x in inputs
-                               if isinstance(x, Tensor)])
-        compute, dtype = RULES[rule](meet)
-        if alpha != 1:
-            alpha = wrap(compute, alpha)
-        return inputs, alpha, shape, compute, dtype
+        inputs, parameters = args[:count], args[count:]
+        counted = [x for i, x in enumerate(inputs)
+                   if i != mask and x is not None]
+        met = result_type(*counted[:1] if rule == "first" else counted)
+        if met.name in refuse:
+            raise NotImplementedError(
+                f"{name}() has no meaning for {met.name} tensors; convert "
+                f"them with .to(...)")
+        if mask is not None:
+            check_mask(name, schema.arguments[mask].name, inputs[mask])
+        compute, dtype = RULES[rule](met)
+        parameters = [wrap(compute, p) if kind == "Scalar" else p
+                      for p, kind in zip(parameters, kinds)]
+        if scales:
+            check_alpha(name, args[count:], met)
+        if check:
+            parameters = check(inputs, met, parameters) or parameters
+        geometry = result_geometry(*[
+            x.geometry if isinstance(x, Tensor) else POINT for x in inputs])
+        alpha = parameters.pop() if scales and parameters else 1
+        return Plan([(x, bool_ if i == mask else compute)
+                     for i, x in enumerate(inputs)],
+                    alpha, parameters, geometry, compute, dtype)
     return plan
 
 
-# The same few shapes meet again and again.
-common_shape = functools.lru_cache(4096)(broadcast_shapes)
+POINT = Geometry((), ())        # where a Python number lies
 
 
-def column(x, shape, compute):
-    """An input's values, one for each element of the result."""
+def count_inputs(schema):
+    """How many arguments are tensors, or numbers in their place."""
+    return sum(a.type.startswith("Tensor") for a in schema.arguments)
+
+
+def check_mask(name, argument, mask):
+    """A mask is a bool tensor; uint8 did its work before there were any."""
+    if mask.dtype not in ((bool_, uint8) if name == "where" else (bool_,)):
+        raise RuntimeError(f"{name}(): the {argument} must be a bool tensor, "
+                           f"as x > 0 is; got {mask.dtype}")
+
+
+def check_alpha(name, alpha, met):
+    """alpha is a number of the tensors' kind, or of a lower one."""
+    if not alpha or alpha[0] == 1 and alpha[0] is not True:
+        return
+    kind = number_dtype(alpha[0])
+    if kind.category > max(met.category, 1) or (
+            kind is bool_ is not met):
+        raise RuntimeError(f"{name}(): alpha is {alpha[0]}, and the tensors "
+                           f"meet in {met}: give an alpha of that kind")
+
+
+def operand_of(x, dtype):
+    """Where the kernel for `python` finds an input: its geometry, and a
+    memory that is read as `dtype`."""
     if not isinstance(x, Tensor):
-        return [wrap(compute, x)] * numel(shape)
-    values = flat(strides.expand(x, shape))
-    if x.dtype is compute:
-        return values
-    return [wrap(compute, value) for value in values]
+        return POINT, [x if x is None else wrap(dtype, x)]
+    if x.dtype is not dtype:
+        x = strides.copy_(strides.empty_like(x, dtype=dtype), x)
+    return x.geometry, x.storage.elements(dtype)
 
 
-def python_kernel(function, plan):
+def stepwise(function):
+    """Mark a function of numbers that rounds in between: it takes, before
+    them, the dtype that the steps are rounded to."""
+    function.stepwise = True
+    return function
+
+
+def applied(function, plan):
+    """The function of an element's numbers and of nothing else."""
+    compute, alpha = plan.compute, plan.alpha
+    if getattr(function, "stepwise", False):
+        function = functools.partial(function, compute)
+    if alpha != 1:
+        return lambda a, b: function(a, wrap(compute, alpha * b))
+    if plan.parameters:
+        return lambda *numbers: function(*numbers, *plan.parameters)
+    return function
+
+
+def new_result(plan, device):
+    """The tensor that the plan describes."""
+    size = numel(plan.geometry.shape) * plan.dtype.itemsize
+    return Tensor(Storage(size, device), plan.geometry, plan.dtype)
+
+
+def python_kernel(function, planned):
     """A kernel that calls `function` on the numbers of each element."""
     def kernel(*args, out=None):
-        inputs, alpha, shape, compute, dtype = plan(args)
-        columns = [column(x, shape, compute) for x in inputs]
-        if alpha != 1:
-            columns[1] = [wrap(compute, alpha * v) for v in columns[1]]
-        values = [function(*row) for row in zip(*columns)]
+        plan = planned(args)
+        call = applied(function, plan)
+        places, memories = zip(*[operand_of(*x) for x in plan.inputs])
         if out is None:
-            out = empty(shape, dtype=dtype, device="python")
+            out = new_result(plan, "python")
         else:
-            prepare_out(out, shape, dtype, inputs)
-        return write_values(out, values)
+            prepare_out(out, plan.geometry, plan.dtype, args)
+        walk = TensorIterator(out.geometry, *places)
+        values = [call(*[memory[i] for memory, i in zip(memories, where)])
+                  for _, *where in walk]
+        memory = out.storage.elements(out.dtype)
+        for (place, *_), value in zip(walk, values):
+            memory[place] = wrap(out.dtype, value)
+        out.storage.version += 1
+        return out
     return kernel
 
 
-def meta_kernel(plan):
+def meta_kernel(planned):
     """A kernel that answers with the result's shape and dtype alone."""
     def kernel(*args, out=None):
-        inputs, _, shape, _, dtype = plan(args)
+        plan = planned(args)
         if out is None:
-            return empty(shape, dtype=dtype, device="meta")
-        return prepare_out(out, shape, dtype, inputs)
+            return new_result(plan, "meta")
+        return prepare_out(out, plan.geometry, plan.dtype, args)
     return kernel
 
 
@@ -204,32 +415,39 @@ def quiet(function, *args, **kwargs):
             return function(*args, **kwargs)
 
 
-def operand(x, compute):
-    """An input as NumPy takes it: an array of the dtype `compute`."""
-    if not isinstance(x, Tensor):
-        return np.array(wrap(compute, x), numpy_dtypes[compute])
-    found = array(x)
-    return found if x.dtype is compute else found.astype(
-        numpy_dtypes[compute])
+def operand(x, dtype):
+    """An input as NumPy takes it: an array of that dtype."""
+    if isinstance(x, Tensor):
+        return array(x if x.dtype is dtype else cpu_to_copy(x, dtype))
+    if x is not None:
+        x = np.array(wrap(dtype, x), numpy_dtypes[dtype])
+    return x
 
 
-def general_kernel(function, plan):
-    """A kernel that calls a NumPy function on whole arrays."""
+def general_kernel(function, planned):
+    """A kernel that calls a NumPy function on whole arrays. The function
+    gives a new array."""
+    direct = isinstance(function, np.ufunc)
+
     def kernel(*args, out=None):
-        inputs, alpha, shape, compute, dtype = plan(args)
-        arrays = [operand(x, compute) for x in inputs]
-        if alpha != 1:
-            arrays[1] = quiet(np.multiply, arrays[1], alpha)
-        if out is None:
-            found = np.asarray(quiet(function, *arrays),
-                               numpy_dtypes[dtype])
-            return from_array(found)
-        prepare_out(out, shape, dtype, inputs)
-        if out.dtype is dtype and dtype.category:
+        plan = planned(args)
+        dtype, geometry = plan.dtype, plan.geometry
+        arrays = [operand(*x) for x in plan.inputs]
+        if plan.alpha != 1:
+            arrays[1] = quiet(np.multiply, arrays[1], plan.alpha)
+        if out is not None:
+            prepare_out(out, geometry, dtype, args)
+        elif (geometry is not row_major(geometry.shape)
+              or opmath(dtype) is not dtype):
+            out = new_result(plan, "cpu")
+        if direct and out is not None and dtype.category and (
+                out.dtype is dtype is plan.compute):
             quiet(function, *arrays, out=array(out))
-        else:
-            quiet(np.copyto, array(out), quiet(function, *arrays), "unsafe")
-        return out
+            return out
+        found = quiet(function, *arrays, *plan.parameters)
+        if out is not None:
+            return cpu_copy_(out, from_array(found))
+        return from_array(np.asarray(found, numpy_dtypes[dtype], order="C"))
     return kernel
 
 
@@ -299,35 +517,69 @@ def cpu_kernel(function, plan, count, results):
     return general_kernel(function, plan)
 
 
-def elementwise(schema, doc, python, numpy, rule="same", refuse=()):
+def elementwise(schema, doc, python, numpy, rule="same", refuse=(), *,
+                numbers=("other",), inplace=True, mask=None, check=None):
     """Declare an operator that works on each element by itself.
 
     `python` is a function of numbers, `numpy` one of arrays (None without
-    NumPy); the rule says what dtype comes out: the `same` as the inputs
-    meet in, a `float` one, or `bool`. `refuse` names dtypes that it has no
-    meaning for.
+    NumPy). The rule says what dtype comes out: the `same` as the inputs
+    meet in, that of the `first`, a `float` one, a `number`, `double` or
+    `bool`. `refuse` names dtypes that it has no meaning for, `numbers` the
+    inputs that may be Python numbers; for `mask` and `check` see planner.
     """
-    count = schema.count("Tensor ")
-    op = define(schema, doc, numbers=count > 1, inplace=True)
-    name = op.schema.full_name
-    plan = planner(op.schema.name, count, rule, refuse)
+    op = define(schema, doc, numbers=numbers, inplace=inplace)
+    name, count = op.schema.full_name, count_inputs(op.schema)
+    short = len(op.schema.arguments) == count or "alpha" in str(op.schema)
+    plan = planner(op.schema, rule, refuse, mask, check)
     impl(name, "python")(python_kernel(python, plan))
     impl(name, "meta")(meta_kernel(plan))
     if np:
-        impl(name, "cpu")(cpu_kernel(numpy, plan, count,
+        # the short way trusts the function to give the right dtype
+        short = short and (count == 1 or isinstance(numpy, np.ufunc))
+        impl(name, "cpu")(cpu_kernel(numpy, plan, count if short else 0,
                                      result_dtypes(rule, refuse)))
     return op
 
 
+def check_sub(inputs, met, parameters):
+    if bool_ in [x.dtype if isinstance(x, Tensor) else number_dtype(x)
+                 for x in inputs]:
+        raise RuntimeError("sub() has no meaning for bools: -1 is none; use "
+                           "logical_xor, or convert with .to(...)")
+
+
 elementwise(
     "add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
-    "self + alpha * other.", operator.add, np and np.add)
+    "self + alpha * other.", operator.add, np and np.add, numbers=True)
 elementwise(
     "sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
     "self - alpha * other.", operator.sub, np and np.subtract,
-    refuse=("bool",))
+    numbers=True, check=check_sub)
 elementwise("mul.Tensor(Tensor self, Tensor other) -> Tensor",
-            "self * other.", operator.mul, np and np.multiply)
+            "self * other.", operator.mul, np and np.multiply, numbers=True)
+
+
+inf, nan = math.inf, math.nan
+
+
+def ieee(function, poles=None):
+    """A function of one float, with answers where Python raises."""
+    poles = poles or {}
+
+    @functools.wraps(function)
+    def answer(a):
+        try:
+            return function(a)
+        except OverflowError:
+            return math.copysign(inf, a)
+        except ValueError:
+            return poles.get(a, nan)
+    return answer
+
+
+ieee_exp = ieee(math.exp)
+ieee_log = ieee(math.log, {0.0: -inf})
+ieee_sqrt = ieee(math.sqrt)
 
 
 def ieee_div(a, b):
@@ -336,21 +588,139 @@ def ieee_div(a, b):
         return a / b
     except ZeroDivisionError:
         if a == 0 or a != a:
-            return math.nan
-        return math.copysign(math.inf, a) * math.copysign(1, b)
+            return nan
+        return math.copysign(inf, a) * math.copysign(1, b)
 
 
-def ieee_exp(a):
-    """e to the power of a: inf where it is too large."""
+elementwise("div.Tensor(Tensor self, Tensor other) -> Tensor",
+            "self / other; integers give floats.", ieee_div,
+            np and np.divide, rule="float", numbers=True)
+
+
+def refuse_zero(b):
+    raise RuntimeError("an integer division by zero has no result; floats "
+                       "have inf and nan: convert with .to(...)")
+
+
+def div_floor(a, b):
+    """The quotient rounded down, from the exact remainder."""
+    if isinstance(a, int):
+        return a // b if b else refuse_zero(b)
+    if b == 0:
+        return ieee_div(a, b)
+    rest = c_remainder(a, b)
+    quotient = ieee_div(a - rest, b)
+    if rest != 0 and (b < 0) != (rest < 0):
+        quotient -= 1
+    if quotient == 0:
+        return math.copysign(0.0, a / b)
+    return whole(round)(quotient)
+
+
+@stepwise
+def div_trunc(dtype, a, b):
+    """The quotient rounded towards zero."""
+    if isinstance(a, int):
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) if (
+            b) else refuse_zero(b)
+    return whole(math.trunc)(wrap(dtype, ieee_div(a, b)))
+
+
+def whole(function):
+    """A rounding that keeps inf, nan, integers and the sign of zero."""
+    def answer(a):
+        if isinstance(a, int) or not math.isfinite(a):
+            return a
+        return math.copysign(function(a), a)
+    return answer
+
+
+def c_remainder(a, b):
+    """What is left of a; it has the sign of a."""
+    if isinstance(a, int):
+        return int(math.copysign(1, a)) * (abs(a) % abs(b)) if (
+            b) else refuse_zero(b)
     try:
-        return math.exp(a)
-    except OverflowError:
-        return math.inf
+        return math.fmod(a, b)
+    except ValueError:                  # by zero, or of infinity
+        return nan
 
 
-def ieee_log(a):
-    """The natural logarithm: -inf at 0, nan below."""
-    return math.log(a) if a > 0 else -math.inf if a == 0 else math.nan
+def python_remainder(a, b):
+    """What is left of a; it has the sign of b."""
+    rest = c_remainder(a, b)
+    return rest + b if rest != 0 and (b < 0) != (rest < 0) else rest
+
+
+def whole_division(function):
+    """A NumPy function that refuses integers divided by zero."""
+    def checked(a, b):
+        if a.dtype.kind in "iu" and not np.all(b):
+            refuse_zero(b)
+        return function(a, b)
+    return checked
+
+
+def numpy_trunc_div(a, b):
+    if a.dtype.kind == "f":
+        return np.trunc(a / b)
+    down = a // b
+    return down + ((down < 0) & (down * b != a)).astype(a.dtype)
+
+
+def numpy_remainder(a, b):
+    if a.dtype.kind != "f":
+        return np.remainder(a, b)
+    rest = np.fmod(a, b)
+    return rest + np.where((rest != 0) & ((b < 0) != (rest < 0)), b, 0)
+
+
+BOOL = ("bool",)
+DIVISIONS = {
+    None: (ieee_div, np and np.divide),
+    "trunc": (div_trunc, np and whole_division(numpy_trunc_div)),
+    "floor": (div_floor, np and whole_division(np.floor_divide))}
+
+elementwise("floor_divide(Tensor self, Tensor other) -> Tensor",
+            "self / other, rounded down.", *DIVISIONS["floor"],
+            refuse=BOOL, numbers=True)
+elementwise("fmod.Tensor(Tensor self, Tensor other) -> Tensor",
+            "What trunc leaves: it has the sign of self.", c_remainder,
+            np and whole_division(np.fmod), refuse=BOOL)
+elementwise("remainder.Tensor(Tensor self, Tensor other) -> Tensor",
+            "What floor leaves: it has the sign of other.",
+            python_remainder, np and whole_division(numpy_remainder),
+            refuse=BOOL, numbers=True)
+
+
+define("div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) "
+       "-> Tensor",
+       "self / other; rounding_mode is None, 'trunc' or 'floor'.",
+       numbers=True, inplace=True)
+
+
+def by_mode(make):
+    """A kernel that chooses among those of the three divisions."""
+    schema = operators["div.Tensor"].schema
+    kernels = {None: make(DIVISIONS[None], planner(schema, "float"))}
+    for mode in ("trunc", "floor"):
+        kernels[mode] = make(DIVISIONS[mode],
+                             planner(schema, refuse=BOOL))
+
+    def kernel(self, other, rounding_mode, out=None):
+        if rounding_mode not in kernels:
+            raise RuntimeError(f"div(): rounding_mode must be None, 'trunc' "
+                               f"or 'floor'; got {rounding_mode!r}")
+        return kernels[rounding_mode](self, other, out=out)
+    return kernel
+
+
+for device, make in {
+        "python": lambda pair, plan: python_kernel(pair[0], plan),
+        "meta": lambda pair, plan: meta_kernel(plan),
+        "cpu": lambda pair, plan: general_kernel(pair[1], plan)}.items():
+    if np or device != "cpu":
+        impl("div.Tensor_mode", device)(by_mode(make))
 
 
 def ieee_pow(a, b):
@@ -363,57 +733,302 @@ def ieee_pow(a, b):
     try:
         return math.pow(a, b)
     except OverflowError:
-        return -math.inf if a < 0 and b % 2 == 1 else math.inf
+        return -inf if a < 0 and b % 2 == 1 else inf
     except ValueError:
         if a != 0:
-            return math.nan             # a root of a negative number
-        return math.copysign(math.inf, a) if b % 2 == 1 else math.inf
+            return nan                  # a root of a negative number
+        return math.copysign(inf, a) if b % 2 == 1 else inf
 
 
-def numpy_pow(a, b, out=None):
+def numpy_pow(a, b):
     if a.dtype.kind != "i" or not np.any(np.less(b, 0)):
-        return np.power(a, b, out=out)
+        return np.power(a, b)
     unit = np.where(np.abs(a) == 1, a ** (b % 2), 0)
     found = np.where(b < 0, unit, np.power(a, np.maximum(b, 0)))
-    return np.add(found.astype(a.dtype), 0, out=out)
+    return found.astype(a.dtype)
 
 
-elementwise("div.Tensor(Tensor self, Tensor other) -> Tensor",
-            "self / other; integers give floats.", ieee_div,
-            np and np.divide, rule="float")
+def check_pow(inputs, met, parameters):
+    """An exponent that is a number must suit the integers, and bools have
+    no powers but those that change nothing."""
+    exponent = inputs[1]
+    if isinstance(exponent, Tensor):
+        if met is bool_:
+            raise NotImplementedError("pow() has no meaning for bools")
+    elif met.category == 1:
+        if exponent < 0:
+            raise RuntimeError(
+                f"pow(): integers to the power of {exponent} are fractions; "
+                f"make the tensor a float: x.to(lamina.float32)")
+        element(met, exponent)
+
+
 elementwise("pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
-            "self to the power of exponent.", ieee_pow, numpy_pow)
-elementwise("exp(Tensor self) -> Tensor", "e to the power of self.",
-            ieee_exp, np and np.exp, rule="float")
-elementwise("log(Tensor self) -> Tensor",
-            "The natural logarithm: -inf at 0, nan below.", ieee_log,
-            np and np.log, rule="float")
-elementwise("tanh(Tensor self) -> Tensor", "The hyperbolic tangent.",
-            math.tanh, np and np.tanh, rule="float")
-elementwise("sqrt(Tensor self) -> Tensor", "The square root: nan below 0.",
-            lambda a: math.sqrt(a) if a >= 0 else math.nan,
-            np and np.sqrt, rule="float")
+            "self to the power of exponent.", ieee_pow, numpy_pow,
+            numbers=True, check=check_pow)
+elementwise("float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> "
+            "Tensor", "pow in float64.", ieee_pow, np and np.power, "double",
+            numbers=True, inplace=False)
+define("float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> "
+       "Tensor(a!)", "pow in float64, in place.", numbers=["exponent"],
+       composite=lambda self, exponent: in_double(self).pow_(exponent))
 
 
-def numpy_relu(a, out=None):
-    return np.maximum(a, a.dtype.type(0), out=out)
+def in_double(x):
+    if x.dtype is not float64:
+        raise RuntimeError(f"float_power_(): the result is a float64, which "
+                           f"a tensor of {x.dtype} is not")
+    return x
 
 
-def numpy_sign(a, out=None):
+POLES = {"log": {0.0: -inf}, "log2": {0.0: -inf}, "log10": {0.0: -inf},
+         "log1p": {-1.0: -inf}, "atanh": {1.0: inf, -1.0: -inf}}
+FLOATS = """
+    exp    exp      e to the power of self.
+    exp2   exp2     2 to the power of self.
+    expm1  expm1    exp(self) - 1, exact near 0.
+    log    log      The natural logarithm: -inf at 0, nan below.
+    log2   log2     The logarithm to the base 2.
+    log10  log10    The logarithm to the base 10.
+    log1p  log1p    log(1 + self), exact near 0.
+    sqrt   sqrt     The square root: nan below 0.
+    sin    sin      The sine of an angle in radians.
+    cos    cos      The cosine of an angle in radians.
+    tan    tan      The tangent of an angle in radians.
+    asin   arcsin   The angle whose sine is self.
+    acos   arccos   The angle whose cosine is self.
+    atan   arctan   The angle whose tangent is self.
+    sinh   sinh     The hyperbolic sine.
+    tanh   tanh     The hyperbolic tangent.
+    asinh  arcsinh  The inverse of sinh.
+    acosh  arccosh  The inverse of cosh: nan below 1.
+    atanh  arctanh  The inverse of tanh: inf at 1, nan beyond.
+"""
+for name, theirs, doc in re.findall(r"(\w+) +(\w+) +(.+)", FLOATS):
+    elementwise(f"{name}(Tensor self) -> Tensor", doc,
+                ieee(getattr(math, name), POLES.get(name)),
+                np and getattr(np, theirs), rule="float")
+
+
+def sigmoid(a):
+    if a >= 0:
+        return 1 / (1 + ieee_exp(-a))
+    return ieee_exp(a) / (1 + ieee_exp(a))
+
+
+def sinc(a):
+    return 1.0 if a == 0 else math.sin(math.pi * a) / (math.pi * a)
+
+
+def logit(a, eps=None):
+    if eps is not None and a == a:
+        a = min(max(a, eps), 1 - eps)
+    return ieee_log(ieee_div(a, 1 - a))
+
+
+def numpy_logit(a, eps=None):
+    a = a if eps is None else np.clip(a, eps, 1 - eps)
+    return np.log(a / (1 - a))
+
+
+FORMULAS = {        # the function of a number, the function of an array
+    "cosh": ("The hyperbolic cosine.",
+             lambda a: ieee(math.cosh)(abs(a)), np and np.cosh),
+    "reciprocal": ("1 / self.", lambda a: ieee_div(1.0, a),
+                   np and np.reciprocal),
+    "rsqrt": ("1 / sqrt(self).", lambda a: ieee_div(1.0, ieee_sqrt(a)),
+              lambda a: 1 / np.sqrt(a)),
+    "sigmoid": ("1 / (1 + exp(-self)).", sigmoid,
+                lambda a: 1 / (1 + np.exp(-a))),
+    "sinc": ("sin(pi self) / (pi self), 1 at 0.", ieee(sinc),
+             np and np.sinc),
+    "deg2rad": ("Degrees in radians.", math.radians, np and np.deg2rad),
+    "rad2deg": ("Radians in degrees.", math.degrees, np and np.rad2deg)}
+for name, (doc, python, numpy) in FORMULAS.items():
+    elementwise(f"{name}(Tensor self) -> Tensor", doc, python, numpy,
+                rule="float")
+elementwise("logit(Tensor self, float? eps=None) -> Tensor",
+            "log(self / (1 - self)); eps keeps self away from 0 and 1.",
+            logit, numpy_logit, rule="float")
+
+
+def per_element(function):
+    """A NumPy function that calls a function of numbers: NumPy has none of
+    its own, and its values are worth more than its speed."""
+    slow = np and np.frompyfunc(function, 1, 1)
+    return lambda a: np.asarray(slow(a)).astype(a.dtype)
+
+
+def lgamma(a):
+    """The logarithm of |gamma(a)|: inf at a pole, and where it is large."""
+    try:
+        return math.lgamma(a)
+    except (ValueError, OverflowError):
+        return inf
+
+
+def digamma(x):
+    """The derivative of lgamma: by recurrence up to 10, then the
+    asymptotic series; below 0 by reflection (Abramowitz and Stegun 6.3)."""
+    if x == 0:
+        return math.copysign(inf, -x)
+    if x < 0:
+        if math.isinf(x) or x == math.floor(x):
+            return nan
+        return digamma(1 - x) - math.pi / math.tan(
+            math.pi * math.fmod(x, 1))
+    shift = 0.0
+    while x < 10:
+        shift, x = shift - 1 / x, x + 1
+    r, total = 1 / (x * x), 0.0
+    for c in (-1 / 12, 691 / 32760, -1 / 132, 1 / 240, -1 / 252, 1 / 120,
+              -1 / 12):
+        total = total * r + c
+    return shift + math.log(x) - 0.5 / x + total * r
+
+
+def erfinv(y):
+    """The number whose erf is y: a first guess (Winitzki), then Newton's
+    steps with Halley's correction; erfc keeps the digits near 1."""
+    if not abs(y) < 1:
+        return math.copysign(inf, y) if abs(y) == 1 else nan
+    log, t = math.log1p(-y * y), abs(y)
+    b = 2 / (math.pi * 0.147) + log / 2
+    x = math.sqrt(max(0.0, math.sqrt(b * b - log / 0.147) - b))
+    for _ in range(3):
+        gap = math.erf(x) - t if t < 0.5 else (1 - t) - math.erfc(x)
+        u = gap / (2 / math.sqrt(math.pi) * math.exp(-x * x))
+        x -= u / (1 + x * u)
+    return math.copysign(x, y)
+
+
+for name, doc, function in [
+        ("erf", "The error function.", math.erf),
+        ("erfc", "1 - erf(self), exact where erf is near 1.", math.erfc),
+        ("erfinv", "The number whose erf is self.", erfinv),
+        ("lgamma", "The logarithm of the gamma function's absolute value.",
+         lgamma),
+        ("digamma", "The derivative of lgamma.", digamma)]:
+    elementwise(f"{name}(Tensor self) -> Tensor", doc, function,
+                per_element(function), rule="float")
+
+
+FLOATING = tuple(d.name for d in dtypes.values() if d.category == 2)
+WHOLE = tuple(d.name for d in dtypes.values() if d.category < 2)
+
+
+def kept(function):
+    """A NumPy rounding that leaves integers as they are."""
+    return lambda a: function(a) if a.dtype.kind == "f" else a.copy()
+
+
+for name, doc, function in [
+        ("floor", "Rounded down.", math.floor),
+        ("ceil", "Rounded up.", math.ceil),
+        ("trunc", "Rounded towards 0.", math.trunc),
+        ("round", "Rounded; a half to the even neighbour.", round)]:
+    elementwise(f"{name}(Tensor self) -> Tensor", doc, whole(function),
+                np and kept(getattr(np, "rint" if name == "round"
+                                    else name)), refuse=BOOL)
+
+
+@stepwise
+def round_decimals(dtype, a, decimals):
+    scale = wrap(dtype, 10.0 ** abs(decimals))
+    if decimals < 0:
+        return whole(round)(wrap(dtype, a / scale)) * scale
+    return whole(round)(wrap(dtype, a * scale)) / scale
+
+
+def numpy_round(a, decimals):
+    scale = a.dtype.type(10.0 ** abs(decimals))
+    if decimals < 0:
+        return np.rint(a / scale) * scale
+    return np.rint(a * scale) / scale
+
+
+elementwise("round.decimals(Tensor self, *, int decimals) -> Tensor",
+            "Rounded to decimals.", round_decimals, numpy_round,
+            refuse=WHOLE)
+elementwise("frac(Tensor self) -> Tensor", "What trunc cuts off.",
+            lambda a: a - whole(math.trunc)(a),
+            lambda a: a - np.trunc(a), refuse=WHOLE)
+
+
+def numpy_sign(a):
     if a.dtype == bool:
-        return np.logical_or(a, a, out=out)
-    return np.subtract(a > 0, a < 0, out=out, dtype=a.dtype)
+        return a.copy()
+    return np.subtract(a > 0, a < 0, dtype=a.dtype)
 
 
 elementwise("neg(Tensor self) -> Tensor", "-self.", operator.neg,
-            np and np.negative, refuse=("bool",))
+            np and np.negative, refuse=BOOL)
 elementwise("relu(Tensor self) -> Tensor",
             "self where it is positive, else 0; nan stays nan.",
-            lambda a: 0 if a <= 0 else a, numpy_relu, refuse=("bool",))
+            lambda a: 0 if a <= 0 else a,
+            lambda a: np.maximum(a, a.dtype.type(0)), refuse=BOOL)
 elementwise("sign(Tensor self) -> Tensor",
             "-1, 0 or 1: the side of 0 that self is on; 0 for nan.",
-            lambda a: (a > 0) - (a < 0),
-            numpy_sign)
+            lambda a: (a > 0) - (a < 0), numpy_sign)
+elementwise("square(Tensor self) -> Tensor", "self * self.",
+            lambda a: a * a, np and np.square, "number")
+
+
+def positive(self):
+    if self.dtype is bool_:
+        raise RuntimeError("positive() has no meaning for bools")
+    return self
+
+
+define("positive(Tensor(a) self) -> Tensor(a)", "self, as it is.",
+       kernel=positive)
+
+
+for name, doc, python, numpy in [
+        ("isnan", "Whether it is not a number.", lambda a: a != a,
+         np and np.isnan),
+        ("isinf", "Whether it is inf or -inf.",
+         lambda a: a in (inf, -inf), np and np.isinf),
+        ("isfinite", "Whether it is neither inf nor nan.",
+         lambda a: -inf < a < inf, np and np.isfinite),
+        ("isposinf", "Whether it is inf.", lambda a: a == inf,
+         lambda a: a == inf),
+        ("isneginf", "Whether it is -inf.", lambda a: a == -inf,
+         lambda a: a == -inf),
+        ("signbit", "Whether the sign is a minus, that of -0.0 too.",
+         lambda a: math.copysign(1, a) < 0, np and np.signbit)]:
+    elementwise(f"{name}(Tensor self) -> Tensor", doc, python, numpy,
+                rule="bool", inplace=False)
+elementwise("logical_not(Tensor self) -> Tensor", "Whether it is 0.",
+            operator.not_, np and np.logical_not, rule="bool")
+
+
+@functools.cache
+def largest(dtype):
+    """The largest finite number of a floating-point dtype."""
+    top = 1.0
+    while wrap(dtype, top * 2) < inf:
+        top *= 2
+    step = top / 2
+    while top < wrap(dtype, top + step) < inf:
+        top, step = top + step, step / 2
+    return top
+
+
+def fill_ins(inputs, met, given):
+    if met.category < 2:
+        return [0, 0, 0]
+    usual = 0.0, largest(met), -largest(met)
+    return [u if g is None else g for u, g in zip(usual, given)]
+
+
+elementwise(
+    "nan_to_num(Tensor self, float? nan=None, float? posinf=None, "
+    "float? neginf=None) -> Tensor",
+    "nan, inf and -inf replaced: by 0 and the dtype's limits.",
+    lambda a, *by: (by[0] if a != a else by[1] if a == inf
+                    else by[2] if a == -inf else a),
+    lambda a, *by: np.nan_to_num(a, True, *by), check=fill_ins)
 
 
 for name, sign, long in [("eq", "==", "equal"), ("ne", "!=", "not_equal"),
@@ -424,20 +1039,296 @@ for name, sign, long in [("eq", "==", "equal"), ("ne", "!=", "not_equal"),
                 f"self {sign} other: a bool for each element.",
                 getattr(operator, name), np and getattr(np, long),
                 rule="bool")
+for name, python in [("and", lambda a, b: bool(a) and bool(b)),
+                     ("or", lambda a, b: bool(a) or bool(b)),
+                     ("xor", lambda a, b: bool(a) != bool(b))]:
+    elementwise(f"logical_{name}(Tensor self, Tensor other) -> Tensor",
+                f"self {name} other, where all but 0 is true.",
+                python, np and getattr(np, f"logical_{name}"), rule="bool",
+                numbers=())
+    elementwise(f"bitwise_{name}.Tensor(Tensor self, Tensor other) -> Tensor",
+                f"self {name} other, bit by bit.",
+                getattr(operator, f"__{name}__"),
+                np and getattr(np, f"bitwise_{name}"), refuse=FLOATING,
+                numbers=True)
+elementwise("bitwise_not(Tensor self) -> Tensor", "Every bit turned over.",
+            lambda a: not a if isinstance(a, bool) else ~a,
+            np and np.invert, refuse=FLOATING)
+
+
+def shift_left(a, b):
+    return a << b if 0 <= b < 64 else 0
+
+
+def shift_right(a, b):
+    return a >> (b if 0 <= b < 64 else 63)
+
+
+def numpy_shift_left(a, b):
+    fits = (b >= 0) & (b < 8 * a.itemsize)
+    return np.where(fits, a << np.where(fits, b, 0), 0).astype(a.dtype)
+
+
+def numpy_shift_right(a, b):
+    fits = (b >= 0) & (b < 8 * a.itemsize)
+    far = 8 * a.itemsize - 1
+    found = a >> np.where(fits, b, far).astype(a.dtype)
+    return found if a.dtype.kind == "i" else np.where(fits, found, 0).astype(
+        a.dtype)
+
+
+for name, python, numpy in [("left", shift_left, numpy_shift_left),
+                            ("right", shift_right, numpy_shift_right)]:
+    elementwise(f"bitwise_{name}_shift.Tensor(Tensor self, Tensor other) "
+                f"-> Tensor", f"The bits moved {name} by other places.",
+                python, numpy, refuse=(*BOOL, *FLOATING), numbers=True)
+
+
+def maximum(a, b):
+    return a if a >= b or a != a else b
+
+
+def minimum(a, b):
+    return a if a <= b or a != a else b
+
+
+def xlogy(a, b):
+    return nan if b != b else 0.0 if a == 0 else a * ieee_log(b)
+
+
+def numpy_xlogy(a, b):
+    return np.where((a == 0) & ~np.isnan(b), 0, a * np.log(b))
+
+
+def log_sum(log1p, exp):
+    """The logarithm of the sum of two powers, by the larger one."""
+    def answer(a, b):
+        if a == b and math.isinf(a):
+            return a
+        return maximum(a, b) + log1p(exp(-abs(a - b)))
+    return answer
+
+
+@stepwise
+def ldexp(dtype, a, b):
+    return a * wrap(dtype, ieee(math.exp2)(b))
+
+
+def same_dtypes(name):
+    """The check of an operator that does not promote."""
+    def check(inputs, met, parameters):
+        found = {x.dtype for x in inputs
+                 if isinstance(x, Tensor) and (x.ndim or x is inputs[0])}
+        if len(found) > 1:
+            raise RuntimeError(
+                f"{name}(): the tensors must have one dtype; got "
+                f"{' and '.join(sorted(map(repr, found)))}")
+    return check
+
+
+NOT_INTEGER = (*BOOL, *FLOATING)
+PAIRS = {   # name: doc, of numbers, of arrays, rule, refused, in place
+    "maximum": ("The larger of two; nan if one is.", maximum,
+                np and np.maximum, "same", (), False),
+    "minimum": ("The smaller of two; nan if one is.", minimum,
+                np and np.minimum, "same", (), False),
+    "fmax": ("The larger of two; nan only if both are.",
+             lambda a, b: a if a >= b or b != b else b,
+             np and np.fmax, "same", (), False),
+    "fmin": ("The smaller of two; nan only if both are.",
+             lambda a, b: a if a <= b or b != b else b,
+             np and np.fmin, "same", (), False),
+    "atan2": ("The angle of the point (other, self).", math.atan2,
+              np and np.arctan2, "float", (), True),
+    "hypot": ("The root of self ** 2 + other ** 2.", math.hypot,
+              np and np.hypot, "same", WHOLE, True),
+    "heaviside": ("0 below 0, 1 above, values at 0.",
+                  lambda a, b: b if a == 0 else a > 0,
+                  lambda a, b: np.where(a == 0, b, a > 0), "same", (), True),
+    "logaddexp": ("log(exp(self) + exp(other)).",
+                  log_sum(math.log1p, math.exp),
+                  np and np.logaddexp, "same", WHOLE, False),
+    "logaddexp2": ("log2(2 ** self + 2 ** other).",
+                   log_sum(lambda p: math.log2(1 + p), math.exp2),
+                   np and np.logaddexp2, "same", WHOLE, False),
+    "gcd": ("The greatest common divisor.", math.gcd, np and np.gcd,
+            "same", NOT_INTEGER, True),
+    "lcm": ("The least common multiple.", math.lcm, np and np.lcm,
+            "same", NOT_INTEGER, True)}
+for name, (doc, python, numpy, rule, refuse, inplace) in PAIRS.items():
+    second = "values" if name == "heaviside" else "other"
+    elementwise(f"{name}(Tensor self, Tensor {second}) -> Tensor", doc,
+                python, numpy, rule, refuse, numbers=(), inplace=inplace,
+                check=name == "heaviside" and same_dtypes(name))
+
+for name, doc, python, numpy, numbers in [
+        ("copysign", "self with the sign of other.", math.copysign,
+         np and np.copysign, ("other",)),
+        ("xlogy", "self * log(other), 0 where self is 0.", xlogy,
+         numpy_xlogy, True),
+        ("ldexp", "self * 2 ** other.", ldexp,
+         lambda a, b: a * np.exp2(b), ())]:
+    elementwise(f"{name}.Tensor(Tensor self, Tensor other) -> Tensor", doc,
+                python, numpy, rule="float", numbers=numbers)
+define("rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+       "other - alpha * self.", numbers=["other"],
+       composite=lambda self, other, alpha: functions["sub"](
+           other, self, alpha=alpha))
+
+
+elementwise("where.self(Tensor condition, Tensor self, Tensor other) "
+            "-> Tensor", "self where the condition holds, else other.",
+            lambda yes, a, b: a if yes else b, np and np.where, mask=0,
+            numbers=("self", "other"), inplace=False)
+Tensor.where = lambda self, condition, other: functions["where"](
+    condition, self, other)
+
+
+def check_value(inputs, met, parameters):
+    value = inputs[2]
+    if not isinstance(value, Tensor):
+        element(met, value)
+    elif value.ndim:
+        raise RuntimeError(f"masked_fill(): the value must be a number or a "
+                           f"tensor of no dimensions; got one of shape "
+                           f"{list(value.shape)}")
+
+
+elementwise("masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) "
+            "-> Tensor", "self, but value where the mask holds.",
+            lambda a, yes, value: value if yes else a,
+            lambda a, yes, value: np.where(yes, value, a), "first",
+            mask=1, numbers=["value"], check=check_value)
+
+
+def clamp(a, low, high):
+    if low is not None:
+        a = maximum(a, low)
+    return a if high is None else minimum(a, high)
+
+
+def numpy_clamp(a, low, high):
+    if low is not None:
+        a = np.maximum(a, low)
+    return a if high is None else np.minimum(a, high)
+
+
+def check_limits(inputs, met, parameters):
+    limits = [x for x in inputs[1:] if x is not None]
+    if not limits:
+        raise RuntimeError("clamp(): at least one of min and max is needed")
+    if len({isinstance(x, Tensor) for x in limits}) > 1:
+        raise TypeError("clamp(): min and max must be both numbers or both "
+                        "tensors")
+    numbers = [x for x in limits if not isinstance(x, Tensor)]
+    if met is bool_ and (numbers or len(limits) > 1):
+        raise NotImplementedError("clamp() of bools takes one limit, a "
+                                  "tensor; use logical_and, logical_or")
+    for x in numbers:
+        element(met, x)
+
+
+elementwise("clamp(Tensor self, Tensor? min=None, Tensor? max=None) "
+            "-> Tensor", "self, but at least min and at most max.",
+            clamp, numpy_clamp, numbers=("min", "max"), check=check_limits)
+elementwise("clamp_min(Tensor self, Tensor min) -> Tensor",
+            "self, but at least min.", maximum, np and np.maximum,
+            numbers=["min"], check=check_limits)
+elementwise("clamp_max(Tensor self, Tensor max) -> Tensor",
+            "self, but at most max.", minimum, np and np.minimum,
+            numbers=["max"], check=check_limits)
+
+
+def lerp(a, b, weight):
+    if abs(weight) < 0.5:
+        return a + weight * (b - a)
+    return b - (b - a) * (1 - weight)
+
+
+def numpy_lerp(a, b, weight):
+    return np.where(np.abs(weight) < 0.5, a + weight * (b - a),
+                    b - (b - a) * (1 - weight))
+
+
+def check_addcdiv(inputs, met, parameters):
+    if all(x.dtype.category < 2 for x in inputs[1:]):
+        raise RuntimeError("addcdiv(): the quotient of integers is no "
+                           "integer; make one of the tensors a float")
+
+
+elementwise("lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
+            "self + weight * (end - self).", lerp, numpy_lerp, "first", WHOLE,
+            numbers=["weight"], check=same_dtypes("lerp"))
+elementwise("addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, "
+            "Scalar value=1) -> Tensor", "self + value * tensor1 * tensor2.",
+            lambda a, b, c, value: a + value * b * c,
+            lambda a, b, c, value: a + value * b * c, refuse=BOOL,
+            numbers=())
+elementwise("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, "
+            "Scalar value=1) -> Tensor", "self + value * tensor1 / tensor2.",
+            lambda a, b, c, value: a + ieee_div(value * b, c),
+            lambda a, b, c, value: a + value * b / c, refuse=BOOL,
+            numbers=(), check=check_addcdiv)
+
+
+def triangle(name, keeps):
+    """Declare tril or triu: keeps(row + diagonal, column) chooses."""
+    op = define(f"{name}(Tensor self, int diagonal=0) -> Tensor",
+                f"The {'lower' if name == 'tril' else 'upper'} triangle of "
+                f"each matrix; the rest is 0.", inplace=True)
+
+    def start(self):
+        if self.ndim < 2:
+            raise RuntimeError(f"{name}(): expected at least 2 dimensions; "
+                               f"got shape {list(self.shape)}")
+        return empty(self.shape, dtype=self.dtype, device=self.device)
+
+    @impl(name, "python")
+    def on_python(self, diagonal):
+        out = start(self)
+        rows, columns = map(range, self.shape[-2:])
+        kept = itertools.cycle([keeps(i + diagonal, j)
+                                for i in rows for j in columns])
+        return write_values(out, [value if yes else 0
+                                  for yes, value in zip(kept, flat(self))])
+
+    @impl(name, "meta")
+    def on_meta(self, diagonal):
+        return start(self)
+
+    @impl(name, "cpu")
+    def on_cpu(self, diagonal):
+        out = start(self)
+        np.copyto(array(out), getattr(np, name)(array(self), diagonal))
+        return out
+
+
+triangle("tril", operator.ge)
+triangle("triu", operator.le)
 
 
 def reflected(sign):
     """The operator whose left operand is a number, or NumPy's."""
-    def call(self, other):
-        ours = (other if isinstance(other, (int, float))
+    def call(self, *others):
+        if len(others) != 1:            # as PyTorch: not ours to answer
+            return NotImplemented
+        other, = others
+        ours = (other if isinstance(other, (int, float, Tensor))
                 else from_outside(other))
         return NotImplemented if ours is None else sign(ours, self)
     return call
 
 
-for name, function in {"add": "add", "sub": "sub", "mul": "mul",
-                       "truediv": "div", "pow": "pow"}.items():
-    op = functions[function].operator
+SIGNS = """
+    add  add.Tensor        truediv   div.Tensor
+    sub  sub.Tensor        floordiv  floor_divide
+    mul  mul.Tensor        mod       remainder.Tensor
+    and  bitwise_and.Tensor    pow     pow.Tensor_Tensor
+    or   bitwise_or.Tensor     lshift  bitwise_left_shift.Tensor
+    xor  bitwise_xor.Tensor    rshift  bitwise_right_shift.Tensor
+"""
+for name, full_name in re.findall(r"(\w+) +(\S+)", SIGNS):
+    op = operators[full_name]
     second = op.schema.arguments[1].name
     sign = build_call(op, f"__{name}__", guard=second)
     setattr(Tensor, f"__{name}__", sign)
@@ -446,50 +1337,102 @@ for name, function in {"add": "add", "sub": "sub", "mul": "mul",
         op.forms[-1], f"__i{name}__", guard=second))
 for name in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(Tensor, f"__{name}__", build_call(
-        functions[name].operator, f"__{name}__", guard="other"))
+        operators[f"{name}.Tensor"], f"__{name}__", guard="other"))
+
+
+def invert(self):
+    if self.dtype.category == 2:
+        raise TypeError(f"~ turns bits over, and {self.dtype} has a value, "
+                        f"not bits: use 1 - x or logical_not(x)")
+    return functions["bitwise_not"](self)
+
+
 Tensor.__neg__ = functions["neg"]
+Tensor.__pos__ = functions["positive"]
+Tensor.__invert__ = invert
 
 
-def where_plan(condition, self, other):
-    """The shape and the dtype of where(condition, self, other)."""
-    if not isinstance(condition, Tensor) or condition.dtype is not bool_:
-        given = getattr(condition, "dtype", type(condition).__name__)
-        raise (RuntimeError if isinstance(condition, Tensor) else TypeError)(
-            f"where(): the condition must be a bool tensor, as x > 0 is; "
-            f"got {given}")
-    shapes = [x.geometry.shape for x in (condition, self, other)
-              if isinstance(x, Tensor)]
-    return broadcast_shapes(*shapes), result_type(self, other)
+def isclose(self, other, rtol, atol, equal_nan):
+    if self.dtype is not other.dtype:
+        raise RuntimeError(f"isclose(): expected tensors of one dtype; got "
+                           f"{self.dtype} and {other.dtype}")
+    if not (rtol >= 0 and atol >= 0):
+        raise RuntimeError(f"isclose(): rtol and atol must be 0 or more; "
+                           f"got {rtol} and {atol}")
+    close = self == other
+    if equal_nan:
+        close = close | ((self != self) & (other != other))
+    if rtol == 0 == atol:
+        return close
+    if self.dtype is bool_:
+        self, other = self.float(), other.float()
+    allowed, gap = (other * rtol).abs() + atol, (self - other).abs()
+    return close | (gap.isfinite() & (gap <= allowed))
 
 
-define("where.self(Tensor condition, Tensor self, Tensor other) -> Tensor",
-       "self where the condition holds, else other.", numbers=True)
+def everywhere(x):
+    """Whether every element of a bool tensor is True."""
+    if x.device.type == "meta":
+        raise NotImplementedError("a tensor on 'meta' has no data to compare")
+    return bool(array(x).all()) if x.device.type == "cpu" else all(flat(x))
 
 
-@impl("where.self", "python")
-def python_where(condition, self, other):
-    shape, dtype = where_plan(condition, self, other)
-    rows = zip(column(condition, shape, bool_), column(self, shape, dtype),
-               column(other, shape, dtype))
-    return write_values(empty(shape, dtype=dtype, device="python"),
-                        [a if yes else b for yes, a, b in rows])
+TOLERANCES = "float rtol=1e-05, float atol=1e-08, bool equal_nan=False"
+define(f"isclose(Tensor self, Tensor other, {TOLERANCES}) -> Tensor",
+       "Whether |self - other| <= atol + rtol * |other|.", composite=isclose)
+define(f"allclose(Tensor self, Tensor other, {TOLERANCES}) -> bool",
+       "Whether isclose holds everywhere.",
+       composite=lambda *args: everywhere(isclose(*args)))
+define("equal(Tensor self, Tensor other) -> bool",
+       "Whether shape and all elements are the same.",
+       composite=lambda self, other: self.shape == other.shape
+       and everywhere(self == other))
 
 
-@impl("where.self", "meta")
-def meta_where(condition, self, other):
-    shape, dtype = where_plan(condition, self, other)
-    return empty(shape, dtype=dtype, device="meta")
+def check_isin(elements, test_elements):
+    """The operands, in the dtype where they meet."""
+    met = result_type(elements, test_elements)
+    if met is bool_:
+        raise RuntimeError("isin() has no meaning for bools")
+    device = next(x.device for x in (elements, test_elements)
+                  if isinstance(x, Tensor))
+    return [x.to(met) if isinstance(x, Tensor) else
+            full((), x, dtype=met, device=device)
+            for x in (elements, test_elements)]
 
 
-@impl("where.self", "cpu")
-def cpu_where(condition, self, other):
-    _, dtype = where_plan(condition, self, other)
-    return from_array(np.where(array(condition), operand(self, dtype),
-                               operand(other, dtype)))
+def isin(elements, test_elements, assume_unique, invert):
+    elements, tests = check_isin(elements, test_elements)
+    found = empty(elements.shape, dtype=bool_, device=elements.device)
+    if elements.device.type == "cpu":
+        array(found)[...] = np.isin(array(elements), array(tests),
+                                    assume_unique, invert)
+    elif elements.device.type == "python":
+        known = set(flat(tests))
+        write_values(found, [(v == v and v in known) != invert
+                             for v in flat(elements)])
+    return found
 
 
-Tensor.where = lambda self, condition, other: functions["where"](
-    condition, self, other)
+define("isin(Tensor elements, Tensor test_elements, *, bool "
+       "assume_unique=False, bool invert=False) -> Tensor",
+       "Whether each element is one of test_elements.", composite=isin,
+       numbers=True)
+
+
+ALIASES = """
+    abs absolute     acos arccos      acosh arccosh     asin arcsin
+    asinh arcsinh    atan arctan      atanh arctanh     atan2 arctan2
+    neg negative     mul multiply     sub subtract      div divide
+    div true_divide  trunc fix        clamp clip        sign sgn
+    ne not_equal     lt less          le less_equal     gt greater
+    ge greater_equal
+"""
+for name, alias in re.findall(r"(\w+) (\w+)", ALIASES):
+    for end in "", "_":
+        if name + end in functions:
+            functions[alias + end] = functions[name + end]
+            setattr(Tensor, alias + end, functions[name + end])
 
 
 for name in ("sign", "sqrt", "tanh", "relu"):

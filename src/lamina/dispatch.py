@@ -9,6 +9,7 @@ import operator as builtin
 import re
 import sys
 import threading
+import warnings
 from collections import namedtuple
 from typing import NamedTuple
 
@@ -977,22 +978,37 @@ def check_cast(dtype, out_dtype):
 def prepare_out(out, shape, dtype, inputs=()):
     """Make `out` fit for a result of that shape and dtype, or refuse.
 
-    An empty `out` is resized, unless it is one of the inputs (that is what
-    an in-place form is).
+    An `out` of another shape is resized, with a warning if it was not
+    empty; `shape` may be a Geometry, which is then taken over. It is not
+    resized if it is one of the inputs (that is what an in-place form is).
     """
     refuse_overlap(out)
     check_cast(dtype, out.dtype)
-    if out.shape != shape:
-        if out.numel() or any(out is x for x in inputs):
-            raise RuntimeError(f"the result has shape {list(shape)}; it does "
-                               f"not fit into a tensor of {list(out.shape)}")
-        if out._base is not None:
-            raise RuntimeError("an empty view cannot be resized: its memory "
-                               "is its base's; give a tensor of its own, "
-                               "empty(0)")
-        out.storage = Storage(numel(shape) * out.dtype.itemsize, out.device)
-        out.geometry, out.array = row_major(shape), None
+    geometry = shape if isinstance(shape, Geometry) else row_major(shape)
+    if out.shape != geometry.shape:
+        if any(out is x for x in inputs):
+            raise RuntimeError(
+                f"the result has shape {list(geometry.shape)}; it does not "
+                f"fit into a tensor of {list(out.shape)}")
+        resize_out(out, geometry)
     return out
+
+
+def resize_out(out, geometry):
+    """Give `out` another geometry, and more memory if it has too little."""
+    if out.numel():
+        warnings.warn(f"out= of shape {list(out.shape)} is resized to "
+                      f"{list(geometry.shape)}; give one of that shape, or "
+                      f"an empty one", stacklevel=7)
+    first, size = out.geometry.offset, numel(geometry.shape)
+    if (first + size) * out.dtype.itemsize > out.storage.nbytes():
+        if out._base is not None:
+            raise RuntimeError("this out= is a view, and too small: its "
+                               "memory is its base's; give a tensor of its "
+                               "own, empty(0)")
+        first = 0
+        out.storage = Storage(size * out.dtype.itemsize, out.device)
+    out.geometry, out.array = geometry._replace(offset=first), None
 
 
 def writing(operator, kernel):
