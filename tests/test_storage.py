@@ -23,6 +23,7 @@ from lamina import storage as module
 from lamina.storage import Storage, device, dtypes, wrap
 
 DTYPES = list(dtypes.values())
+NUMPYS = [d for d in DTYPES if d is not lamina.bfloat16]
 DEVICES = ['python', 'cpu']
 ids = dict(ids=lambda value: getattr(value, 'name', str(value)))
 
@@ -155,6 +156,44 @@ def test_every_pattern_of_sixteen_bits_comes_back(name):
         value, = dtype.format.unpack(data)
         assert value != value or dtype.format.pack(value) == data
         assert not math.isnan(value) or math.isnan(wrap(dtype, value))
+
+
+@pytest.mark.parametrize('dtype', NUMPYS, **ids)
+def test_limits_agree_with_numpy(dtype):
+    if dtype.category == 2:
+        ours, theirs = lamina.finfo(dtype), np.finfo(dtype.name)
+        for name in ('max', 'min', 'eps', 'tiny', 'smallest_normal'):
+            assert getattr(ours, name) == float(getattr(theirs, name)), name
+        assert ours.resolution == pytest.approx(float(theirs.resolution))
+    elif dtype.category == 1:
+        ours, theirs = lamina.iinfo(dtype), np.iinfo(dtype.name)
+        assert (ours.min, ours.max) == (theirs.min, theirs.max)
+    else:
+        for wrong in (lamina.finfo, lamina.iinfo):
+            with pytest.raises(TypeError, match='bool'):
+                wrong(dtype)
+        return
+    assert ours.bits == 8 * dtype.itemsize and ours.dtype == dtype.name
+
+
+def test_limits():
+    info = lamina.finfo(lamina.bfloat16)
+    assert (info.max, info.eps, info.tiny, info.resolution) == (
+        3.3895313892515355e+38, 2.0 ** -7, 2.0 ** -126, 0.01)
+    assert repr(lamina.finfo(lamina.float16)) == (
+        'finfo(resolution=0.001, min=-65504, max=65504, eps=0.000976562, '
+        'smallest_normal=6.10352e-05, tiny=6.10352e-05, dtype=float16)')
+    assert repr(lamina.iinfo(lamina.int8)) == (
+        'iinfo(min=-128, max=127, dtype=int8)')
+    assert lamina.finfo().dtype == 'float32'
+    with pytest.raises(TypeError, match='iinfo'):
+        lamina.finfo(lamina.int8)
+    with pytest.raises(TypeError, match='finfo'):
+        lamina.iinfo(lamina.float32)
+    with pytest.raises(TypeError, match='got 3'):
+        lamina.finfo(3)
+    with pytest.raises(TypeError):
+        lamina.iinfo(None)
 
 
 # --- devices ----------------------------------------------------------
@@ -445,9 +484,6 @@ def no_collector():
     gc.enable()
     module._sweep()
     assert not module._lent
-
-
-NUMPYS = [d for d in DTYPES if d is not lamina.bfloat16]
 
 
 @pytest.mark.parametrize('dtype', NUMPYS, **ids)
