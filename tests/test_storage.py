@@ -600,7 +600,16 @@ def test_capsules_that_nobody_takes_are_swept(no_collector):
     assert alive() is not None
     del held
     module._sweep()
-    assert alive() is None and not module._lent
+    assert alive() is None and not module._lent and not module._waiting
+
+
+def test_sweeping_is_quick_however_much_is_lent(no_collector):
+    storage = Storage(4)
+    arrays = [np.from_dlpack(Lender(storage, lamina.uint8, (4,), (1,)))
+              for _ in range(100)]
+    assert len(module._lent) == 100 and len(module._waiting) == 1
+    del arrays
+    assert not module._lent
 
 
 def test_an_error_of_the_taker_is_not_lost():

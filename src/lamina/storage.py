@@ -379,6 +379,7 @@ FRESH, USED = b"dltensor", b"used_dltensor"     # a capsule keeps no copy
 
 
 _lent = {}      # address of a DLManagedTensor -> what must stay alive
+_waiting = {}   # the same address -> its capsule, which nobody took yet
 _deleter_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -389,11 +390,14 @@ def _give_back(address):
 
 
 def _sweep():
-    """Forget the capsules that nobody took and nobody else holds."""
-    for address, kept in list(_lent.items()):
-        unseen = sys.getrefcount(kept[0]) <= 2      # ours, the argument's
-        if unseen and _is_valid(kept[0], FRESH):
-            del _lent[address]
+    """Forget the capsules that were taken, and those that nobody can take:
+    of these, what they lend as well."""
+    for address in list(_waiting):
+        if _is_valid(_waiting[address], FRESH):
+            if sys.getrefcount(_waiting[address]) > 2:
+                continue        # more than our own and the argument's
+            _lent.pop(address, None)
+        _waiting.pop(address, None)
 
 
 def lend_dlpack(storage, dtype, shape, strides, offset=0):
@@ -413,7 +417,8 @@ def lend_dlpack(storage, dtype, shape, strides, offset=0):
         None, ctypes.cast(_give_back, ctypes.c_void_p).value)
     address = ctypes.addressof(managed)
     capsule = _new(address, FRESH, None)
-    _lent[address] = capsule, managed, sizes, steps, storage.bytes
+    _lent[address] = managed, sizes, steps, storage.bytes
+    _waiting[address] = capsule
     return capsule
 
 
