@@ -124,7 +124,8 @@ def wrap(dtype, value):
     A bool keeps whether it is zero; an integer drops the fraction and
     wraps around at the end of its range (two's complement); a float
     rounds to the nearest that it has. NaN and infinity have no integer:
-    they give the smallest one (PyTorch leaves that undefined).
+    they give what x86 processors give, the smallest one of four or eight
+    bytes, and 0 in fewer (PyTorch leaves that undefined).
     """
     if dtype.category == 0:
         return value != 0
@@ -137,7 +138,7 @@ def wrap(dtype, value):
     span = 1 << 8 * dtype.itemsize
     low = -span // 2 if dtype.is_signed else 0
     if value != value or value in (math.inf, -math.inf):
-        return low
+        return low if dtype.itemsize >= 4 else 0
     return (math.trunc(value) - low) % span + low
 
 
