@@ -7,6 +7,7 @@
     graph(y)        the computation graph behind y, a graphviz.Digraph
     plots()         matplotlib.pyplot, set for small and repeatable SVG
     dispatch(...)   the way of a call from its keys to a kernel
+    table(...)      which kernel each operator has for which keys
 
 Each figure is a white card with dark text, so it reads the same on a light
 and on a dark page, and each says in words what colour says. The same state
@@ -27,7 +28,7 @@ import sysconfig
 from xml.sax.saxutils import escape
 
 __all__ = ["memory", "walk", "bytes_of", "bits_of", "graph", "plots",
-           "dispatch", "Drawing"]
+           "dispatch", "table", "Drawing"]
 
 CELLS = 64          # memory() and bytes_of() draw at most so many cells
 BRIEF = 40          # graph() draws more nodes than this in short form
@@ -891,3 +892,56 @@ def dispatch(operator, keys, layers, devices):
 
 def _called(function):
     return getattr(function, "__name__", type(function).__name__)
+
+
+def table(operators, columns, fallbacks=()):
+    """Draw which kernel each operator has for which keys.
+
+    columns maps a heading to the two bits (device, layout) of its keys.
+    A cell names the kernel that is registered for just these keys, or
+    says where else the code comes from; a dark border says that the
+    operator has been called with them. Returns a Drawing.
+    """
+    card, words = _Card(), []
+    left = 20 + 8 * max(len(o.schema.full_name) for o in operators)
+    width = 108
+    for k, heading in enumerate(columns):
+        card.text(left + k * width + width / 2 - 3, card.y + 12, heading,
+                  weight="bold")
+    card.y += 20
+    for operator in operators:
+        card.text(12, card.y + 17, operator.schema.full_name,
+                  anchor="start", weight="bold")
+        row = []
+        for k, (device, layout) in enumerate(columns.values()):
+            said, fill = _source(operator, device, layout, fallbacks)
+            used = (device | layout) in operator.table
+            card.cell(left + k * width, card.y, width - 6, 26, fill,
+                      dashed=not said, line=INK if used else "#c8c8c8")
+            card.text(left + k * width + width / 2 - 3, card.y + 17,
+                      said[:15], size=11)
+            row.append((said or "none") + ", looked up" * used)
+        words.append(f"{operator.schema.full_name}: " + "; ".join(
+            f"{c}: {r}" for c, r in zip(columns, row)))
+        card.y += 31
+    card.right = left + len(columns) * width + 6
+    text = "kernels. " + ". ".join(words)
+    return Drawing(card.svg("The table of kernels", text), text)
+
+
+def _source(operator, device, layout, fallbacks):
+    """Where an operator's code for these keys comes from, and a colour."""
+    tints = ["#%02x%02x%02x" % c for c in SCALE]
+    kernel = operator.kernels.get(device | layout)
+    if kernel:
+        return _called(kernel), tints[2]
+    if layout in operator.kernels:
+        return "for all devices", tints[1]
+    if operator.composite:
+        return "composite", tints[1]
+    if operator.base and not layout and _source(
+            operator.base, device, layout, fallbacks)[0]:
+        return f"from {operator.base.schema.name}", tints[1]
+    if device | layout in fallbacks:
+        return "fallback", tints[0]
+    return "", CARD

@@ -1108,27 +1108,28 @@ for kernel in (python_abs, cpu_abs, meta_abs):
 Tensor.__abs__ = functions["abs"]
 
 
-define("_to_copy(Tensor self, ScalarType? dtype=None) -> Tensor",
+define("_to_copy(Tensor self, ScalarType? dtype=None, *, "
+       "MemoryFormat? memory_format=None) -> Tensor",
        "A copy with its elements converted to another dtype.")
 
 
 @impl("_to_copy", "python", "meta")
-def plain_to_copy(self, dtype):
-    out = empty_like(self, dtype=dtype)
+def plain_to_copy(self, dtype, memory_format=None):
+    out = empty_like(self, dtype=dtype, memory_format=memory_format)
     return write_values(out, flat(self)) if (
         self.device.type == "python") else out
 
 
 @impl("_to_copy", "cpu")
-def cpu_to_copy(self, dtype):
-    return cpu_copy_(plain_to_copy(self, dtype), self)
+def cpu_to_copy(self, dtype, memory_format=None):
+    return cpu_copy_(plain_to_copy(self, dtype, memory_format), self)
 
 
 define("_to_device(Tensor self, str device) -> Tensor",
        "A copy on another device: the same bytes, or on meta none.")
 
 
-@impl("_to_device", "python", "cpu", "meta")
+@impl("_to_device")
 def any_to_device(self, device):
     if device == "meta":
         return empty_like(self, device=device)
@@ -1169,9 +1170,10 @@ def to(self, *args, memory_format=None, **kwargs):
     if device is not None and as_device(device) is not self.device:
         found = functions["_to_device"](found, str(device))
     if dtype is not found.dtype or copy and found is self:
-        found = functions["_to_copy"](found, dtype)
+        return functions["_to_copy"](found, dtype,
+                                     memory_format=memory_format)
     if found is not self and memory_format is not None:
-        found = found.contiguous(memory_format=memory_format)
+        return found.clone(memory_format=memory_format)
     return found
 
 
@@ -1225,6 +1227,120 @@ Tensor.type = tensor_type
 def is_floating_point(self):
     """Whether the elements are floats."""
     return self.dtype.is_floating_point
+
+
+lock = threading.RLock()
+entered = {}        # how many times a layer's contexts are open
+
+
+def include(bit, on):
+    """Put a layer on the way of every call, or take it off again."""
+    global included
+    with lock:
+        included = included | bit if on else included & ~bit
+
+
+def enter(bit, step=1):
+    """Include a layer for as long as one of its contexts is open, in any
+    thread."""
+    with lock:
+        entered[bit] = entered.get(bit, 0) + step
+        include(bit, entered[bit] > 0)
+
+
+class log_operators:
+    """A context: the names of the operators called in it, in order.
+
+        with log_operators() as log: ...
+
+    It sees the calls of its own thread.
+    """
+
+    def __enter__(self):
+        self.names = []
+        here.logs.append(self.names)
+        enter(LOG)
+        return self.names
+
+    def __exit__(self, *exc):
+        # by identity: two logs may hold equal lists
+        here.logs[:] = [n for n in here.logs if n is not self.names]
+        enter(LOG, -1)
+
+
+def wrap_log(operator, kernel):
+    """A kernel that writes its operator's name into every open log."""
+    def logged(*args):
+        for names in here.logs:
+            names.append(operator.schema.full_name)
+        return kernel(*args)
+    return logged
+
+
+LOG = add_layer(wrap_log)
+
+
+def as_called(operator, args):
+    """What a kernel is given, as `args, kwargs` of the operator's call."""
+    params, given = operator.schema.arguments, list(args)
+    plain = sum(not p.kwarg_only for p in params)
+    kwargs = {p.name: v for p, v in zip(params[plain:], given[plain:])
+              if not is_default(p, v)}
+    given = given[:plain]
+    while given and is_default(params[len(given) - 1], given[-1]):
+        given.pop()
+    return tuple(given), kwargs
+
+
+def is_default(parameter, value):
+    return not isinstance(value, Tensor) and repr(value) == parameter.default
+
+
+def all_tensors(args):
+    """The arguments one by one, those in lists too."""
+    for arg in args:
+        yield from arg if isinstance(arg, (list, tuple)) else (arg,)
+
+
+class TorchDispatchMode:
+    """A context whose `__torch_dispatch__` answers every call in it.
+
+    It is given the operator `func`, the types of the tensors, and the
+    arguments. While it runs its mode is off: `func(*args, **kwargs)` goes
+    on to the mode entered before, or to the kernels. A mode is on in the
+    thread that entered it.
+    """
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        raise NotImplementedError(f"{type(self).__name__} has to define "
+                                  f"__torch_dispatch__")
+
+    def __enter__(self):
+        here.modes.append(self)
+        enter(MODE)
+        return self
+
+    def __exit__(self, *exc):
+        here.modes.remove(self)
+        enter(MODE, -1)
+
+
+def wrap_mode(operator, kernel):
+    """A kernel that asks the mode that this thread entered last."""
+    def asked(*values):
+        if not here.modes:
+            return kernel(*values)
+        mode, (args, kwargs) = here.modes.pop(), as_called(operator, values)
+        types = tuple({type(x): None for x in all_tensors(values)
+                       if isinstance(x, Tensor)})
+        try:
+            return mode.__torch_dispatch__(operator, types, args, kwargs)
+        finally:
+            here.modes.append(mode)
+    return asked
+
+
+add_layer(wrap_mode, MODE)
 
 
 HALVES = (float16, bfloat16)
@@ -1540,120 +1656,6 @@ def on_both(name):
 
 for name in ("clone", "_to_device"):
     on_both(name)
-
-
-lock = threading.RLock()
-entered = {}        # how many times a layer's contexts are open
-
-
-def include(bit, on):
-    """Put a layer on the way of every call, or take it off again."""
-    global included
-    with lock:
-        included = included | bit if on else included & ~bit
-
-
-def enter(bit, step=1):
-    """Include a layer for as long as one of its contexts is open, in any
-    thread."""
-    with lock:
-        entered[bit] = entered.get(bit, 0) + step
-        include(bit, entered[bit] > 0)
-
-
-class log_operators:
-    """A context: the names of the operators called in it, in order.
-
-        with log_operators() as log: ...
-
-    It sees the calls of its own thread.
-    """
-
-    def __enter__(self):
-        self.names = []
-        here.logs.append(self.names)
-        enter(LOG)
-        return self.names
-
-    def __exit__(self, *exc):
-        # by identity: two logs may hold equal lists
-        here.logs[:] = [n for n in here.logs if n is not self.names]
-        enter(LOG, -1)
-
-
-def wrap_log(operator, kernel):
-    """A kernel that writes its operator's name into every open log."""
-    def logged(*args):
-        for names in here.logs:
-            names.append(operator.schema.full_name)
-        return kernel(*args)
-    return logged
-
-
-LOG = add_layer(wrap_log)
-
-
-def as_called(operator, args):
-    """What a kernel is given, as `args, kwargs` of the operator's call."""
-    params, given = operator.schema.arguments, list(args)
-    plain = sum(not p.kwarg_only for p in params)
-    kwargs = {p.name: v for p, v in zip(params[plain:], given[plain:])
-              if not is_default(p, v)}
-    given = given[:plain]
-    while given and is_default(params[len(given) - 1], given[-1]):
-        given.pop()
-    return tuple(given), kwargs
-
-
-def is_default(parameter, value):
-    return not isinstance(value, Tensor) and repr(value) == parameter.default
-
-
-def all_tensors(args):
-    """The arguments one by one, those in lists too."""
-    for arg in args:
-        yield from arg if isinstance(arg, (list, tuple)) else (arg,)
-
-
-class TorchDispatchMode:
-    """A context whose `__torch_dispatch__` answers every call in it.
-
-    It is given the operator `func`, the types of the tensors, and the
-    arguments. While it runs its mode is off: `func(*args, **kwargs)` goes
-    on to the mode entered before, or to the kernels. A mode is on in the
-    thread that entered it.
-    """
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        raise NotImplementedError(f"{type(self).__name__} has to define "
-                                  f"__torch_dispatch__")
-
-    def __enter__(self):
-        here.modes.append(self)
-        enter(MODE)
-        return self
-
-    def __exit__(self, *exc):
-        here.modes.remove(self)
-        enter(MODE, -1)
-
-
-def wrap_mode(operator, kernel):
-    """A kernel that asks the mode that this thread entered last."""
-    def asked(*values):
-        if not here.modes:
-            return kernel(*values)
-        mode, (args, kwargs) = here.modes.pop(), as_called(operator, values)
-        types = tuple({type(x): None for x in all_tensors(values)
-                       if isinstance(x, Tensor)})
-        try:
-            return mode.__torch_dispatch__(operator, types, args, kwargs)
-        finally:
-            here.modes.append(mode)
-    return asked
-
-
-add_layer(wrap_mode, MODE)
 
 
 def overridden(operator):

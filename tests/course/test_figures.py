@@ -632,3 +632,26 @@ def test_the_way_of_a_call():
     assert "not in the table yet" in straight and "mul&lt;" in straight
     assert "call -> kernel2\n" in straight
     xml.dom.minidom.parseString(seen[0].svg())
+
+
+def test_the_table_of_kernels():
+    def own(): pass
+
+    def operator(name, kernels, table=(), base=None, composite=None):
+        return types.SimpleNamespace(
+            schema=types.SimpleNamespace(name=name, full_name=name),
+            kernels=kernels, table=dict.fromkeys(table), base=base,
+            composite=composite)
+
+    plain = operator("mul", {1: own, 16: own}, [1])
+    view = operator("t", {0: own})
+    columns = {"here": (1, 0), "there": (2, 0), "thin": (1, 16)}
+    drawn = figures.table(
+        [plain, view, operator("mul_", {}, base=plain),
+         operator("sum", {}, composite=own)], columns, {2: own})
+    assert repr(drawn) == (
+        "kernels. mul: here: own, looked up; there: fallback; thin: for all "
+        "devices. t: here: for all devices; there: for all devices; thin: "
+        "none. mul_: here: from mul; there: from mul; thin: none. "
+        "sum: here: composite; there: composite; thin: composite")
+    assert {"mul", "here", "own", "fallback"} <= set(texts(drawn.svg))
