@@ -19,8 +19,8 @@ from lamina.dispatch import (
     np, numpy_dtypes, on_entries, operators, own, prepare_out, sparse_coo,
 )
 from lamina.storage import (
-    Storage, bool_, dtypes, float32, float64, get_default_dtype, int64, uint8,
-    wrap,
+    Storage, bool_, dtypes, finfo, float32, float64, get_default_dtype, int64,
+    uint8, wrap,
 )
 from lamina.strides import (
     Geometry, Tensor, dense, element, empty, flat, full, is_row_major,
@@ -672,7 +672,7 @@ def numpy_remainder(a, b):
     if a.dtype.kind != "f":
         return np.remainder(a, b)
     rest = np.fmod(a, b)
-    return rest + np.where((rest != 0) & ((b < 0) != (rest < 0)), b, 0)
+    return np.where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest)
 
 
 BOOL = ("bool",)
@@ -965,8 +965,8 @@ elementwise("neg(Tensor self) -> Tensor", "-self.", operator.neg,
             np and np.negative, refuse=BOOL)
 elementwise("relu(Tensor self) -> Tensor",
             "self where it is positive, else 0; nan stays nan.",
-            lambda a: 0 if a <= 0 else a,
-            lambda a: np.maximum(a, a.dtype.type(0)), refuse=BOOL)
+            lambda a: 0 if a < 0 else a,
+            lambda a: np.maximum(a.dtype.type(0), a), refuse=BOOL)
 elementwise("sign(Tensor self) -> Tensor",
             "-1, 0 or 1: the side of 0 that self is on; 0 for nan.",
             lambda a: (a > 0) - (a < 0), numpy_sign)
@@ -1003,22 +1003,10 @@ elementwise("logical_not(Tensor self) -> Tensor", "Whether it is 0.",
             operator.not_, np and np.logical_not, rule="bool")
 
 
-@functools.cache
-def largest(dtype):
-    """The largest finite number of a floating-point dtype."""
-    top = 1.0
-    while wrap(dtype, top * 2) < inf:
-        top *= 2
-    step = top / 2
-    while top < wrap(dtype, top + step) < inf:
-        top, step = top + step, step / 2
-    return top
-
-
 def fill_ins(inputs, met, given):
     if met.category < 2:
         return [0, 0, 0]
-    usual = 0.0, largest(met), -largest(met)
+    usual = 0.0, finfo(met).max, finfo(met).min
     return [u if g is None else g for u, g in zip(usual, given)]
 
 

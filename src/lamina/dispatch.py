@@ -1345,7 +1345,7 @@ add_layer(wrap_mode, MODE)
 
 HALVES = (float16, bfloat16)
 AS_THEY_ARE = ("clone", "copy_", "fill_", "_to_copy", "_to_device", "cat",
-               "flip", "index")
+               "flip", "index", "nan_to_num", "nan_to_num_")
 
 
 def on_tensors(function, value):
