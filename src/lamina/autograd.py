@@ -1011,19 +1011,12 @@ derivative("_softmax", self=softmax_self)
 derivative("_log_softmax",
            self=lambda grad, result, dim:
            grad - result.exp() * grad.sum(dim, keepdim=True))
-for name in ("argsort", "_cummax", "_cummin"):
+for name in ("argsort", "_cummax", "_cummin", "_principal"):
     derivative(name)            # places carry no gradient
 
 
-def backwards(x, dim):
-    """The elements along dim from the last to the first."""
-    count = range(x.shape[dim]) if x.shape else [0]
-    return x.index_select(dim, tensor(list(count)[::-1], dtype=int64,
-                                      device=x.device))
-
-
 def running_back(grad, dim):
-    return backwards(backwards(grad, dim).cumsum(dim), dim)
+    return grad.flip(dim).cumsum(dim).flip(dim)
 
 
 def product_before(x, dim):
@@ -1035,8 +1028,8 @@ def product_before(x, dim):
 
 
 def prod_self(grad, self, dim, keepdim):
-    others = product_before(self, dim) * backwards(
-        product_before(backwards(self, dim), dim), dim)
+    others = product_before(self, dim) * product_before(
+        self.flip(dim), dim).flip(dim)
     return restore(grad, self.shape, dim, keepdim) * others
 
 
@@ -1067,8 +1060,8 @@ def logcumsumexp_self(grad, self, result, dim):
     def part(sign):
         size = where(sign * grad > 0, (sign * grad).log() - result,
                      -math.inf)
-        size = backwards(size, dim).logcumsumexp(dim)
-        return (backwards(size, dim) + self).exp()
+        size = size.flip(dim).logcumsumexp(dim)
+        return (size.flip(dim) + self).exp()
     return part(1) - part(-1)
 
 

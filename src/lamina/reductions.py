@@ -15,13 +15,22 @@ from lamina.broadcasting import (
 from lamina.dispatch import (
     array, define, from_array, impl, np, numpy_dtypes, operators,
 )
-from lamina.storage import bool_, get_default_dtype, int32, int64, uint8, wrap
+from lamina.storage import (
+    bool_, float32, float64, get_default_dtype, int32, int64, uint8, wrap,
+)
 from lamina.strides import (
     Tensor, clone, empty, empty_like, flat, full, method, numel, offsets,
     permute, tensor, wrap_dim, write_values, zeros_like,
 )
 
-__all__ = ["pairwise_sum", "reduction", "rowwise", "norm"]
+__all__ = [
+    "pairwise_sum",
+    "reduction",
+    "rowwise",
+    "norm",
+    "unique",
+    "unique_consecutive",
+]
 
 
 def pairwise_sum(values):
@@ -131,14 +140,14 @@ def numpy_sum(x, axis, keepdims, dtype):
     wide = [d for d in range(x.ndim) if x.shape[d] > 1]
     closest = min(wide, key=lambda d: abs(x.strides[d]), default=None)
     d = max(axis, key=lambda d: x.shape[d], default=None)
-    if (closest is None or closest in axis or x.shape[d] <= 64
+    if (closest is None or closest in axis or x.shape[d] <= 128
             or dtype.kind != "f"):
         return np.add.reduce(x, axis, dtype, None, keepdims)
-    count, before = x.shape[d] // 32, (slice(None),) * d
-    blocks = x[*before, :count * 32].reshape(
-        x.shape[:d] + (count, 32) + x.shape[d + 1:])
+    count, before = x.shape[d] // 64, (slice(None),) * d
+    blocks = x[*before, :count * 64].reshape(
+        x.shape[:d] + (count, 64) + x.shape[d + 1:])
     rows = np.add.reduce(blocks, d + 1, dtype)
-    rest = x[*before, count * 32:]
+    rest = x[*before, count * 64:]
     total = numpy_sum(rows, axis, keepdims, dtype)
     return total + numpy_sum(rest, axis, keepdims, dtype)
 
@@ -415,6 +424,8 @@ def scatter_reduce(self, dim, index, src, reduce, include_self):
     if reduce not in ("sum", "mean", *MERGES):
         raise RuntimeError(f"scatter_reduce(): reduce is one of 'sum', "
                            f"'mean', 'prod', 'amax', 'amin'; got {reduce!r}")
+    if reduce == "mean" and self.dtype is bool_:
+        raise NotImplementedError("scatter_reduce(): bools have no mean")
     if not include_self:
         self = functions["scatter"](self, dim, index,
                                     neutral(reduce, self.dtype))
@@ -579,7 +590,7 @@ def take_along_dim(self, indices, dim):
         raise RuntimeError(f"take_along_dim() takes int64 indices, not "
                            f"{indices.dtype}")
     if dim is None:
-        self, indices, dim = self.reshape(-1), indices.reshape(-1), 0
+        return self.reshape(-1).gather(0, indices.reshape(-1))
     if len(self.shape) != len(indices.shape):
         raise RuntimeError(
             f"take_along_dim(): {list(self.shape)} and indices of "
@@ -936,15 +947,19 @@ define("sort.stable(Tensor self, *, bool? stable, int dim=-1, "
        descending: sort(self, dim, descending))
 
 
+def refuse_bool(name, self, error=NotImplementedError):
+    if self.dtype is bool_:
+        raise error(f"{name}() is not for bool tensors: "
+                    f"x.to(lamina.uint8).{name}(...)")
+
+
 def row_length(self, dim):
     return self.shape[wrap_dim(dim, len(self.shape))] if self.shape else 1
 
 
 def topk(self, k, dim, largest, sorted):
     d, size = wrap_dim(dim, len(self.shape)), row_length(self, dim)
-    if self.dtype is bool_:
-        raise RuntimeError("topk() is not for bool tensors: "
-                           "x.to(lamina.uint8).topk(k)")
+    refuse_bool("topk", self, RuntimeError)
     if not 0 <= k <= size:
         raise RuntimeError(f"topk(): k is {k}; dimension {d} of "
                            f"{list(self.shape)} has {size} elements")
@@ -956,9 +971,7 @@ def topk(self, k, dim, largest, sorted):
 
 def kthvalue(self, k, dim, keepdim):
     d, size = wrap_dim(dim, len(self.shape)), row_length(self, dim)
-    if self.dtype is bool_:
-        raise NotImplementedError("kthvalue() is not for bool tensors: "
-                                  "x.to(lamina.uint8).kthvalue(k)")
+    refuse_bool("kthvalue", self)
     if not 1 <= k <= size:
         raise RuntimeError(f"kthvalue(): k is {k}; dimension {d} of "
                            f"{list(self.shape)} has {size} elements, and "
@@ -984,6 +997,7 @@ def median_along(ignore_nan):
 
     def along(self, dim, keepdim):
         d = wrap_dim(dim, len(self.shape))
+        refuse_bool(name[:-4], self)
         if not row_length(self, dim):
             raise IndexError(f"{name[:-4]}(): dimension {d} of "
                              f"{list(self.shape)} has no elements")
@@ -1000,6 +1014,7 @@ def median_along(ignore_nan):
 
 def median_of_all(ignore_nan):
     def over_all(self):
+        refuse_bool("median", self)
         if not self.numel():
             return full((), math.nan, dtype=self.dtype, device=self.device)
         return median_along(ignore_nan)(self.reshape(-1), 0, False)[0]
@@ -1014,6 +1029,12 @@ for name in ("median", "nanmedian"):
            doc, composite=median_along(name[0] == "n"))
 
 
+def counting(self, dim=0):
+    """0, 1, 2 ... along a dimension, in self's shape."""
+    ones = full((), 1, dtype=int64, device=self.device).expand(self.shape)
+    return ones.cumsum(dim) - 1
+
+
 def mode(self, dim, keepdim):
     d, size = wrap_dim(dim, len(self.shape)), row_length(self, dim)
     if not size:
@@ -1022,7 +1043,7 @@ def mode(self, dim, keepdim):
     if not self.shape:
         return at_places("mode", self, d, self.argsort(0), keepdim)
     values, order = self.sort(d)
-    place = (order * 0 + 1).cumsum(d) - 1       # 0, 1, 2 ... along d
+    place = counting(self, d)
     before = values.gather(d, functions["where"](place > 0, place - 1, 0))
     start = functions["where"](values != before, place, 0).cummax(d).values
     best = (place - start).argmax(d, keepdim=True)     # of the longest run
@@ -1204,9 +1225,14 @@ define("linalg_vector_norm(Tensor self, Scalar ord=2, int[]? dim=None, "
 
 @method
 def norm(self, p="fro", dim=None, keepdim=False, out=None, dtype=None):
-    """The p-norm over dimensions, or over all; "fro" is 2."""
+    """The p-norm over dimensions, or over all; "fro" is 2, and "nuc" the
+    sum of a matrix's singular values."""
+    if p == "nuc":
+        return functions["_nuclear_norm"](self, dim, keepdim, out=out,
+                                          dtype=dtype)
     if isinstance(p, str) and p != "fro":
-        raise RuntimeError(f"norm(): p is a number or 'fro'; got {p!r}")
+        raise RuntimeError(f"norm(): p is a number, 'fro' or 'nuc'; got "
+                           f"{p!r}")
     return functions["linalg_vector_norm"](
         self, 2 if p in ("fro", None) else p, dim, keepdim, out=out,
         dtype=dtype)
@@ -1218,6 +1244,438 @@ def dist(self, other, p):
 
 define("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",
        "The p-norm of the difference.", composite=dist)
+
+
+def principal(columns):
+    """The rotation V, as a list of columns, after which the columns of a
+    matrix are orthogonal. Source: Hestenes, Inversion of matrices by
+    biorthogonalization, 1958."""
+    size = len(columns)
+    turned = [[float(i == j) for i in range(size)] for j in range(size)]
+    columns, done = [list(c) for c in columns], False
+    for _ in range(60):
+        done = True
+        for i in range(size):
+            for j in range(i):
+                a, b = columns[i], columns[j]
+                ab = sum(map(operator.mul, a, b))
+                aa, bb = (sum(map(operator.mul, c, c)) for c in (a, b))
+                if abs(ab) <= 1e-15 * math.sqrt(aa * bb) or ab != ab:
+                    continue
+                done = False
+                angle = 0.5 * math.atan2(2 * ab, aa - bb)
+                c, s = math.cos(angle), math.sin(angle)
+                for rows in (columns, turned):
+                    rows[i], rows[j] = (
+                        [c * p + s * q for p, q in zip(rows[i], rows[j])],
+                        [c * q - s * p for p, q in zip(rows[i], rows[j])])
+        if done:
+            break
+    return turned
+
+
+define("_principal(Tensor A) -> Tensor", "The rotation V after which the "
+       "columns of each matrix are orthogonal.")
+
+
+@impl("_principal", "python")
+def python_principal(A):
+    *batch, rows, size = A.shape
+    columns = reduced_rows(A, (len(A.shape) - 2,))
+    found = [value for i in range(0, len(columns), max(1, size))
+             for column in principal(columns[i:i + size])
+             for value in column]
+    out = empty((*batch, size, size), dtype=A.dtype, device="python")
+    write_values(out.transpose(-1, -2), found)
+    return out
+
+
+@impl("_principal", "cpu")
+def cpu_principal(A):
+    return from_array(np.swapaxes(np.linalg.svd(array(A))[2], -1, -2))
+
+
+@impl("_principal", "meta")
+def meta_principal(A):
+    return empty(A.shape[:-2] + A.shape[-1:] * 2, dtype=A.dtype,
+                 device="meta")
+
+
+def nuclear_norm(self, dim, keepdim, dtype):
+    rank, dtype = len(self.shape), dtype or self.dtype
+    if not (dtype.is_floating_point and self.dtype.is_floating_point):
+        raise RuntimeError(f"a norm takes and gives floats, not "
+                           f"{self.dtype}")
+    dims = tuple(range(rank)) if dim is None else tuple(
+        wrap_dim(d, rank) for d in dim)
+    if len(set(dims)) != 2:
+        raise RuntimeError(f"norm('nuc') is of a matrix: two dimensions; "
+                           f"got {list(dims)} of {list(self.shape)}")
+    A = self.to(dtype).permute(
+        [d for d in range(rank) if d not in dims] + list(dims))
+    V = functions["_principal"](A.detach())
+    turned = (A.unsqueeze(-1) * V.unsqueeze(-3)).sum(-2)
+    length = vector_norm(turned, 2, -2)
+    return (length.sum(-1) - bend(turned, length.detach())).reshape(
+        reduced_shape(self.shape, dims, keepdim))
+
+
+def bend(turned, length):
+    """0, with the second derivative that the sum of lengths lacks because
+    V is held: of pairs of columns, which are no longer orthogonal when
+    the matrix moves. Source: second-order perturbation of eigenvalues."""
+    product = (turned.unsqueeze(-1) * turned.unsqueeze(-2)).sum(-3)
+    a, b = length.unsqueeze(-1), length.unsqueeze(-2)
+    size = a * b * (a + b)
+    column = counting(product, -1)
+    pairs = (column < column.transpose(-1, -2)) * (size > 0)
+    size = functions["where"](pairs, size, 1)
+    return (functions["where"](pairs, product, 0) ** 2 / size).sum(
+        (-1, -2)) * 0.5
+
+
+define("_nuclear_norm(Tensor self, int[]? dim, bool keepdim, *, "
+       "ScalarType? dtype) -> Tensor", "The sum of singular values.",
+       composite=nuclear_norm)
+
+
+def grouped(name, rows, order, shape, inverse, counts):
+    """unique's results, from a matrix and the order in which to see it."""
+    rows, place = rows.index_select(0, order), counting(order)
+    before = functions["where"](place > 0, place - 1, 0)
+    differs = (rows != rows.index_select(0, before)).any(1)
+    group = differs.cumsum(0) - differs.narrow(0, 0, 1).to(int64)
+    size = group.narrow(0, -1, 1).item() + 1
+    index, width = group.unsqueeze(1).expand(rows.shape), rows.shape[1]
+    found = [rows.new_zeros((size, width)).scatter(0, index, rows)]
+    if inverse:
+        found.append(place.scatter(0, order, group).reshape(shape))
+    if counts:
+        found.append(place.new_zeros(size).scatter_add(0, group,
+                                                       place * 0 + 1))
+    return found
+
+
+def as_rows(self, dim):
+    """A matrix of what unique compares; the shape of one row."""
+    if dim is None:
+        return self.reshape(self.numel(), 1), ()
+    moved = self.movedim(dim, 0) if self.shape else self.reshape(1)
+    if 0 in moved.shape[1:]:
+        raise RuntimeError(f"unique() along dimension {dim} of "
+                           f"{list(self.shape)}: a slice has no elements")
+    return moved.reshape(moved.shape[0], numel(moved.shape[1:])), (
+        moved.shape[1:])
+
+
+def find_groups(name, self, ordered, inverse, counts, dim):
+    rows, rest = as_rows(self, dim)
+    order = counting(rows.select(1, 0))
+    shape = self.shape if dim is None else order.shape
+    if not len(order):
+        empties = order, order.reshape(shape), order
+        found = [rows] + [
+            x for x, wanted in zip(empties, (0, inverse, counts)) if wanted]
+    else:
+        if ordered:     # by the last column first: equal ones keep order
+            for column in reversed(range(rows.shape[1])):
+                key = rows.select(1, column).index_select(0, order)
+                order = order.index_select(0, key.argsort())
+        found = grouped(name, rows, order, shape, inverse, counts)
+    values = found[0].reshape((len(found[0]), *rest))
+    found[0] = values if dim is None or not self.shape else (
+        values.movedim(0, dim))
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+@method
+def unique(input, sorted=True, return_inverse=False, return_counts=False,
+           dim=None):
+    """The different elements, or along `dim` the different slices, in
+    their order; with their places in it and how often each occurs, if
+    that is asked for. Source of the result's order: torch.unique."""
+    return find_groups("unique", input, True, return_inverse,
+                       return_counts, dim)
+
+
+@method
+def unique_consecutive(input, return_inverse=False, return_counts=False,
+                       dim=None):
+    """unique, of neighbours only."""
+    return find_groups("unique_consecutive", input, False, return_inverse,
+                       return_counts, dim)
+
+
+def bincount(self, weights, minlength):
+    if len(self.shape) != 1 or self.dtype.category != 1 or minlength < 0:
+        raise RuntimeError(f"bincount() takes a vector of integers and a "
+                           f"minlength from 0; got {self.dtype} of shape "
+                           f"{list(self.shape)} and {minlength}")
+    low, high = (self.min().item(), self.max().item()) if len(
+        self) else (0, -1)
+    if low < 0 or (weights is not None and weights.shape != self.shape):
+        raise RuntimeError(f"bincount(): the smallest element is {low}, "
+                           f"which must not be below 0, and weights must "
+                           f"have the shape {list(self.shape)}")
+    if weights is None:
+        weights = full((), 1, dtype=int64, device=self.device)
+    elif weights.dtype is not float32:
+        weights = weights.to(float64)
+    start = weights.new_zeros(max(high + 1, minlength))
+    return start.scatter_add(0, self.to(int64), weights.expand(self.shape))
+
+
+def histc(self, bins, min, max):
+    if not self.dtype.is_floating_point or bins < 1 or max < min:
+        raise RuntimeError(f"histc() takes floats, at least one bin and "
+                           f"min <= max; got {self.dtype}, bins={bins}, "
+                           f"min={min}, max={max}")
+    x = self.reshape(-1)
+    if min == max and len(x):
+        min, max = x.min().item(), x.max().item()
+    if not (math.isfinite(min) and math.isfinite(max)):
+        raise RuntimeError(f"histc(): the range from {min} to {max} is not "
+                           f"finite")
+    if min == max:
+        min, max = min - 1, max + 1
+    inside = (x >= min) * (x <= max)
+    bin = functions["where"](inside, (x - min) * (bins / (max - min)), 0.0)
+    bin = bin.to(int64)
+    bin = functions["where"](bin >= bins, bins - 1, bin)
+    return x.new_zeros(bins).scatter_add(0, bin, inside.to(x.dtype))
+
+
+define("bincount(Tensor self, Tensor? weights=None, int minlength=0) "
+       "-> Tensor", "How often each number from 0 occurs, or the sum of its "
+       "weights.", composite=bincount)
+define("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) "
+       "-> Tensor", "How many elements lie in each of so many equal bins; "
+       "min = max is the range of the data.", composite=histc)
+
+
+def search(rows, values, right):
+    """Halve the part of each row in which each value may stand, for all
+    values at once."""
+    low = counting(values, 1) * 0
+    high = low + rows.shape[1]
+    for _ in range(rows.shape[1].bit_length()):
+        middle = ((low + high) * 0.5).to(int64)
+        open = low < high
+        here = rows.gather(1, functions["where"](open, middle, 0))
+        left_of = here > values if right else here >= values
+        high = functions["where"](open * left_of, middle, high)
+        low = functions["where"](open * (left_of == False), middle + 1, low)
+    return low
+
+
+def searchsorted(sorted_sequence, self, out_int32=False, right=False,
+                 side=None, sorter=None):
+    if side not in (None, "left", "right") or (right and side == "left"):
+        raise RuntimeError(f"searchsorted(): side is 'left' or 'right', and "
+                           f"right={right} must agree; got {side!r}")
+    rows = sorted_sequence
+    refuse_bool("searchsorted", rows)
+    if not isinstance(self, Tensor):
+        self = full((), self, dtype=rows.dtype, device=rows.device)
+    shared = len(rows.shape) == 1
+    if not rows.shape or self.dtype is not rows.dtype or not (
+            shared or rows.shape[:-1] == self.shape[:-1]):
+        raise RuntimeError(
+            f"searchsorted(): {rows.dtype} of shape {list(rows.shape)} for "
+            f"{self.dtype} of shape {list(self.shape)}; expected one dtype, "
+            f"and a vector or equal sizes but in the last dimension")
+    if sorter is not None:
+        if sorter.dtype is not int64 or sorter.shape != rows.shape:
+            raise RuntimeError(f"searchsorted(): sorter must be int64 of "
+                               f"shape {list(rows.shape)}; got "
+                               f"{sorter.dtype} of {list(sorter.shape)}")
+        rows = rows.gather(-1, sorter)
+    count = 1 if shared else numel(rows.shape[:-1])
+    values = self.reshape(count, self.numel() // max(count, 1))
+    found = search(rows.reshape(count, rows.shape[-1]), values,
+                   right or side == "right").reshape(self.shape)
+    return found.to(int32) if out_int32 else found
+
+
+options = "bool out_int32=False, bool right=False"
+for kind, value in (("Tensor", "Tensor"), ("Scalar", "Scalar")):
+    define(f"searchsorted.{kind}(Tensor sorted_sequence, {value} self, *, "
+           f"{options}, str? side=None, Tensor? sorter=None) -> Tensor",
+           "The first place of each row at which a value could stand; with "
+           "right, the last one.", composite=searchsorted)
+    define(f"bucketize.{kind}({value} self, Tensor boundaries, *, {options})"
+           f" -> Tensor", "The number of the bucket between boundaries.",
+           composite=lambda self, boundaries, out_int32, right:
+           searchsorted(boundaries, self, out_int32, right))
+
+
+def diff(self, n, dim, prepend, append):
+    if not self.shape or n < 0:
+        raise RuntimeError(f"diff() takes a tensor with dimensions and an "
+                           f"order from 0; got shape {list(self.shape)} "
+                           f"and n={n}")
+    parts = [x for x in (prepend, self, append) if x is not None]
+    if len(parts) > 1 and n:
+        self = functions["cat"](parts, dim)
+    for _ in range(n):
+        size = max(row_length(self, dim) - 1, 0)
+        late = self.narrow(dim, min(1, row_length(self, dim)), size)
+        early = self.narrow(dim, 0, size)
+        self = late != early if self.dtype is bool_ else late - early
+    return self
+
+
+def trapezoid(y, x=None, dx=1, dim=-1):
+    d, size = wrap_dim(dim, len(y.shape)), row_length(y, dim)
+    refuse_bool("trapezoid", y, RuntimeError)
+    if not size:
+        return y.sum(d)
+    if x is None:
+        return (y.sum(d) - (y.select(d, 0) + y.select(d, -1)) * 0.5) * dx
+    middle = y.narrow(d, 1, size - 1) + y.narrow(d, 0, size - 1)
+    if len(x.shape) == 1 and len(y.shape) > 1:
+        if x.shape[0] != size:
+            raise RuntimeError(f"trapezoid(): {x.shape[0]} points for "
+                               f"{size} values along dimension {d}")
+        x = x.reshape([-1 if k == d else 1 for k in range(len(y.shape))])
+    return (middle * x.diff(1, d)).sum(d) / 2
+
+
+define("diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, "
+       "Tensor? append=None) -> Tensor", "The differences of neighbours "
+       "along a dimension, n times.", composite=diff)
+define("trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
+       "The area under the points (x, y) joined by lines.",
+       composite=lambda y, x, dim: trapezoid(y, x, dim=dim))
+define("trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",
+       "The area under values at a distance of dx, joined by lines.",
+       composite=lambda y, dx, dim: trapezoid(y, None, dx, dim))
+
+
+def quantile(self, q, dim, keepdim, interpolation):
+    words = "linear", "lower", "higher", "midpoint", "nearest"
+    if interpolation not in words or self.dtype.category != 2:
+        raise RuntimeError(f"quantile() takes floats and an interpolation "
+                           f"out of {', '.join(words)}; got {self.dtype} "
+                           f"and {interpolation!r}")
+    if not isinstance(q, Tensor):
+        q = full((), q, dtype=self.dtype, device=self.device)
+    if q.dtype is not self.dtype or len(q.shape) > 1 or not self.numel():
+        raise RuntimeError(f"quantile(): q must be a number or a vector of "
+                           f"{self.dtype}, and there must be elements; got "
+                           f"{q.dtype} of shape {list(q.shape)} for "
+                           f"{list(self.shape)}")
+    if ((q < 0) + (q > 1)).any().item():
+        raise RuntimeError("quantile(): q must lie from 0 to 1")
+    rank, d = len(self.shape), wrap_dim(dim or 0, len(self.shape))
+    x = self.reshape(-1)
+    if dim is not None and rank:
+        x = self.permute([k for k in range(rank) if k != d] + [d])
+    last = x.shape[-1] - 1
+    values = x.sort(-1).values
+    nan = (x != x).any(-1, True)
+    place = q.reshape(-1) * last * full((), 1, dtype=self.dtype,
+                                        device=self.device)
+    place = functions["where"](nan, last, place).expand(
+        x.shape[:-1] + (q.numel(),))
+    low = place.to(int64)
+    weight = place - low
+    high = low + (weight > 0)
+    if interpolation == "nearest":          # of two, the even one
+        odd = low * 0.5 != (low * 0.5).to(int64)
+        low = functions["where"](
+            (weight > 0.5) + (weight == 0.5) * odd, high, low)
+    if interpolation in ("lower", "nearest", "higher"):
+        found = values.gather(
+            -1, high if interpolation == "higher" else low)
+    else:
+        if interpolation == "midpoint":
+            weight = (weight > 0) * 0.5
+        below, above = values.gather(-1, low), values.gather(-1, high)
+        found = below + (above - below) * weight
+    last = len(found.shape) - 1             # to the front with it
+    found = found.permute([last, *range(last)])
+    if keepdim and dim is None:
+        found = found.reshape((-1,) + (1,) * rank)
+    elif keepdim and rank:
+        found = found.unsqueeze(1 + d)
+    return found if q.shape else found.squeeze(0)
+
+
+for name, kind in (("quantile", "Tensor"), ("quantile.scalar", "float")):
+    define(f"{name}(Tensor self, {kind} q, int? dim=None, "
+           f"bool keepdim=False, *, str interpolation='linear') -> Tensor",
+           "The elements at fractions q of the sorted order.",
+           composite=quantile)
+
+
+def masked_scatter(self, mask, source):
+    if mask.dtype is not bool_ or source.dtype is not self.dtype:
+        raise RuntimeError(f"masked_scatter() takes a bool mask and a "
+                           f"source of {self.dtype}; got {mask.dtype} and "
+                           f"{source.dtype}")
+    shape = broadcast_shapes(self.shape, mask.shape)
+    self, mask = self.expand(shape), mask.expand(shape)
+    where = mask.reshape(-1).cumsum(0) - 1
+    if mask.any().item() and where.narrow(0, -1, 1).item() >= (
+            source.numel()):
+        raise RuntimeError(f"masked_scatter(): the mask names more than the "
+                           f"{source.numel()} elements of source")
+    where = functions["where"](mask.reshape(-1), where, 0)
+    if not source.numel():
+        return self.clone()
+    chosen = source.reshape(-1).gather(0, where).reshape(shape)
+    return functions["where"](mask, chosen, self)
+
+
+define("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
+       "self with the elements of source, in their order, where the mask "
+       "holds.", composite=masked_scatter, inplace=True)
+
+
+def sum_to_size(self, size):
+    if broadcast_shapes(self.shape, size) != self.shape:
+        raise RuntimeError(f"sum_to_size(): {list(size)} does not broadcast "
+                           f"to {list(self.shape)}")
+    if not size:
+        return self.sum()
+    new = len(self.shape) - len(size)
+    dims = [d for d, n in enumerate(self.shape)
+            if d < new or size[d - new] == 1 != n]
+    return (self.sum(dims, True) if dims else self).reshape(size)
+
+
+define("sum_to_size(Tensor self, int[] size) -> Tensor", "The sum over the "
+       "dimensions along which that size was broadcast.",
+       composite=sum_to_size)
+
+
+def trace(self):
+    if len(self.shape) != 2:
+        raise RuntimeError(f"trace() takes a matrix; got shape "
+                           f"{list(self.shape)}")
+    refuse_bool("trace", self)
+    return self.diagonal().sum()
+
+
+def diag(self, diagonal):
+    if len(self.shape) not in (1, 2):
+        raise RuntimeError(f"diag() takes a vector or a matrix; got shape "
+                           f"{list(self.shape)}")
+    if len(self.shape) == 2:
+        return self.diagonal(diagonal).clone()
+    size = len(self) + abs(diagonal)
+    first = diagonal if diagonal > 0 else -diagonal * size
+    place = counting(self) * (size + 1) + first
+    return self.new_zeros(size * size).scatter(0, place, self).reshape(
+        size, size)
+
+
+define("trace(Tensor self) -> Tensor", "The sum of a matrix's diagonal.",
+       composite=trace)
+define("diag(Tensor self, int diagonal=0) -> Tensor", "A matrix's diagonal "
+       "as a vector, or a matrix with a vector as its diagonal.",
+       composite=diag)
 
 
 def mse_loss(input, target, reduction):
