@@ -147,13 +147,14 @@ def _steps(nodes):
     steps = [seen(f"Before the first step: {nodes[0].name} has gradient "
                   f"{show(grads[0])}, and nothing else has one.", {})]
     for i, node in enumerate(nodes):
+        places = [number[id(source)] for source in node.inputs]
+        for j in places:
+            waits[j] -= 1
         if not node.inputs or grads[i] is None:
             continue
         edges, said, got = {}, [], node.contributions(grads[i])
-        for k, (source, share) in enumerate(
-                zip(node.inputs, got, strict=True)):
-            j = number[id(source)]
-            waits[j] -= 1
+        for k, (source, j, share) in enumerate(
+                zip(node.inputs, places, got, strict=True)):
             if share is None:
                 said.append(f"nothing to {source.name}")
                 continue

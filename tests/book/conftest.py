@@ -1,11 +1,41 @@
 """The book is built once, with warnings as errors, for all of these tests."""
 
+import os
 import shutil
 import threading
 
 import pytest
 
 from book_build import ROOT, strict_build, tools_book
+
+
+CHROMIUM = next(filter(None, [
+    os.environ.get('CHROMIUM'),
+    *map(shutil.which, ('chromium', 'chromium-browser', 'google-chrome',
+                        'google-chrome-stable', 'chrome', 'msedge'))]), None)
+FLAGS = [
+    '--disable-gpu', '--no-first-run', '--disable-background-networking',
+    '--disable-component-update', '--disable-sync', '--disable-quic',
+    '--disable-dev-shm-usage',
+]
+
+
+@pytest.fixture(scope='session')
+def browser():
+    if CHROMIUM is None:
+        reason = 'no Chromium on PATH (or CHROMIUM=/path/to/it)'
+        if os.environ.get('CI'):
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+    flags = FLAGS
+    if hasattr(os, 'geteuid') and os.geteuid() == 0:
+        flags = [*FLAGS, '--no-sandbox']
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=flags)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(scope='session')

@@ -4,22 +4,9 @@ It needs Chromium. Where there is none the tests are skipped, but in CI they
 fail.
 """
 
-import os
-import shutil
-
 import pytest
 
 from book_build import toc_entries
-
-CHROMIUM = next(filter(None, [
-    os.environ.get('CHROMIUM'),
-    *map(shutil.which, ('chromium', 'chromium-browser', 'google-chrome',
-                        'google-chrome-stable', 'chrome', 'msedge'))]), None)
-FLAGS = [
-    '--disable-gpu', '--no-first-run', '--disable-background-networking',
-    '--disable-component-update', '--disable-sync', '--disable-quic',
-    '--disable-dev-shm-usage',
-]
 
 # Runs in the page; returns what is wrong with its figures.
 FIGURES = '''() => {
@@ -81,24 +68,6 @@ SCROLLING = '''() => [...document.querySelectorAll('.cell_input pre')]
   .filter(pre => pre.scrollWidth > pre.clientWidth &&
     Math.max(...pre.textContent.split('\\n').map(l => l.length)) <= 79)
   .map(pre => pre.textContent)'''
-
-
-@pytest.fixture(scope='module')
-def browser():
-    if CHROMIUM is None:
-        reason = 'no Chromium on PATH (or CHROMIUM=/path/to/it)'
-        if os.environ.get('CI'):
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
-    from playwright.sync_api import sync_playwright
-    flags = FLAGS
-    if hasattr(os, 'geteuid') and os.geteuid() == 0:
-        flags = [*FLAGS, '--no-sandbox']
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=flags)
-        yield browser
-        browser.close()
 
 
 class Reader:
