@@ -498,6 +498,7 @@ def test_text_forms():
     assert repr(x) == "Value(2.0)"
     (x * x).backward()
     assert repr(x) == "Value(2.0, grad=4.0)"
+    assert repr(weighted_sum([x], [3.0])) == "Value(6.0)"
     assert repr(Dual(2, 1)) == "Dual(2.0, tangent=1.0)"
 
 
@@ -530,6 +531,7 @@ def test_weighted_sum_takes_plain_numbers():
     assert (loss.data, b.grad) == (1.0, 2.0)
     assert [v.grad for v in w] == [8.0, 6.0, 4.0]
     assert weighted_sum([2.0], [3.0]).data == 6.0
+    assert weighted_sum([], [], True).data == 1.0
     x = Value(3.0)
     weighted_sum([x, x], [x, 1.0]).backward()     # x * x + x
     assert x.grad == 7.0

@@ -251,7 +251,7 @@ def _picture(nodes, steps):
     # in the order of the computation, which then goes from top to bottom
     for i, node in reversed([*enumerate(nodes)]):
         widest = max((s["grads"][i] or "" for s in steps), key=len)
-        lines = [_head(node), _text(node.value), f"grad {widest} MM"]
+        lines = [_head(node) + "M", _text(node.value), f"grad {widest} MM"]
         dot.node(f"n{i}", _plain("\\n".join(lines)), margin="0.08,0.05")
     for i, node in reversed([*enumerate(nodes)]):
         for k, source in enumerate(node.inputs):

@@ -180,7 +180,7 @@ class _Node:
 
     def __repr__(self):
         grad = "" if self.grad is None else f", grad={self.grad}"
-        return f"{type(self).__name__}({self.data}{grad})"
+        return f"Value({self.data}{grad})"
 
     @property
     def parents(self):
@@ -451,9 +451,6 @@ class _Wide(Value):
     __slots__ = ("parents", "locals")
 
 
-_data = Value.data.__get__      # of a Value; TypeError for anything else
-
-
 def weighted_sum(weights, inputs, bias=0.0):
     """The sum of weights times inputs, plus bias: one value, not many.
 
@@ -465,12 +462,12 @@ def weighted_sum(weights, inputs, bias=0.0):
                          "expected one weight for each input")
     terms = (*weights, *inputs, bias)
     try:
-        numbers = list(map(_data, terms))
-    except TypeError:           # plain numbers among them
-        terms = tuple(t if isinstance(t, Value) else Value(t)
-                      for t in terms)
-        numbers = list(map(_data, terms))
-    w, x = numbers[:n], numbers[n:-1]
-    made = _Wide(sum(map(mul, w, x), numbers[-1]), "dot")
+        numbers = [t.data for t in terms]
+        w, x = numbers[:n], numbers[n:-1]
+        made = _Wide(sum(map(mul, w, x), numbers[-1]), "dot")
+    except (AttributeError, TypeError):     # plain numbers among them
+        *terms, bias = [t if isinstance(t, Value) else Value(t)
+                        for t in terms]
+        return weighted_sum(terms[:n], terms[n:], bias)
     made.parents, made.locals = terms, (*x, *w, 1.0)
     return made
