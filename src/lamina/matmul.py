@@ -391,6 +391,9 @@ def tensordot_of(a, b, dims=2, out=None):
 def inner(self, other):
     if not self.dim() or not other.dim():
         return self * other
+    if self.shape[-1] != other.shape[-1]:
+        raise RuntimeError(f"inner(): the last sizes of {list(self.shape)} "
+                           f"and {list(other.shape)} differ")
     return operators["tensordot"].call(self, other, [-1], [-1])
 
 
