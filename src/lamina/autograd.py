@@ -17,7 +17,7 @@ import lamina.strides as strides
 from lamina.broadcasting import broadcast_shapes
 from lamina.dispatch import (
     add_layer, array, define, from_array, functions, impl, include, lookup, np,
-    operators,
+    operators, own,
 )
 from lamina.reductions import reduced_dims, reduced_shape
 from lamina.storage import int64
@@ -132,25 +132,20 @@ class set_grad_enabled(no_grad):
 
 
 class AutogradMeta:
-    """What a tensor knows of its gradient: the slot `autograd`.
+    """What the result of an operator knows of its gradient.
 
-    A tensor that an operator made has `grad_fn`, the node of that
-    operator, as whose output number `output_nr` it came. A leaf has none;
-    it has `grad`, and a weak reference to its `accumulator`. `version` is
-    the storage's when the history was noted: a view whose base has been
-    written to since has another history.
+    `edge` is the node of that operator, and as whose output number the
+    tensor came. `version` is the storage's when a view's history was
+    noted: a view whose base has been written to since has another one.
+    There is one of these for each recorded result. So there is no
+    __init__, and a slot that is still empty reads as its default.
     """
 
-    __slots__ = ("grad", "grad_fn", "output_nr", "version", "accumulator",
-                 "retains_grad", "__weakref__")
+    __slots__ = ("edge", "version", "grad", "retains_grad", "__weakref__")
+    empty = {"version": 0, "grad": None, "retains_grad": False}
 
-    def __init__(self, grad_fn=None, output_nr=0, version=0):
-        self.grad = None
-        self.grad_fn = grad_fn
-        self.output_nr = output_nr
-        self.version = version
-        self.accumulator = None
-        self.retains_grad = False
+    def __getattr__(self, name):
+        return self.empty[name]
 
 
 class Node:
@@ -159,8 +154,8 @@ class Node:
     `next_functions` holds, for each input that wants a gradient, the node
     that made it and which of that node's outputs it was.
     `input_metadata` holds, for each output of the operator, the (shape,
-    dtype, device) of a gradient that comes in. `retained` lists outputs
-    whose gradient is kept (retain_grad).
+    dtype) of a gradient that comes in. `retained` lists outputs whose
+    gradient is kept (retain_grad).
     """
 
     __slots__ = ("next_functions", "input_metadata", "retained",
@@ -189,22 +184,44 @@ class Node:
         """Free what the node saved."""
 
 
+def shape_of(x):
+    """The shape of a tensor; () for a number in a tensor's place."""
+    found = getattr(x, "array", None)
+    return getattr(x, "shape", ()) if found is None else found.shape
+
+
 def metadata_of(x):
     """What a gradient of x must look like."""
-    return x.geometry.shape, x.dtype, x.storage.device
+    return shape_of(x), x.dtype
 
 
 class AccumulateGrad(Node):
-    """The end of the graph: adds the gradient to a leaf's `.grad`."""
+    """The end of the graph: what a leaf knows of its gradient, and the
+    node that adds to it."""
 
-    __slots__ = ("variable",)
+    __slots__ = ("grad", "leaf", "parts")
+    retains_grad = False
 
     def __init__(self, variable):
         super().__init__((), (metadata_of(variable),))
-        self.variable = variable
+        self.grad = None
+        self.leaf = weakref.ref(variable)
+        self.parts = variable.storage, variable.geometry, variable.dtype
+
+    @property
+    def variable(self):
+        """The leaf; if its last name is gone, another tensor of its
+        memory, with the same gradient."""
+        x = self.leaf()
+        if x is None:
+            x = Tensor(*self.parts)
+            x.autograd = self
+            x.keys |= AUTOGRAD
+            self.leaf = weakref.ref(x)
+        return x
 
     def apply(self, grads):
-        accumulate(self.variable.autograd, grads[0])
+        accumulate(self, grads[0])
         return ()
 
 
@@ -221,15 +238,11 @@ def accumulate(meta, grad):
 def edge_of(x):
     """Where the gradient of x goes: a node, and which output it was."""
     meta = x.autograd
+    if type(meta) is AccumulateGrad:
+        return meta, 0
     if x._base is not None and meta.version != x.storage.version:
         refresh(x)
-    if meta.grad_fn is not None:
-        return meta.grad_fn, meta.output_nr
-    node = meta.accumulator and meta.accumulator()
-    if node is None:
-        node = AccumulateGrad(x)
-        meta.accumulator = weakref.ref(node)
-    return node, 0
+    return meta.edge
 
 
 def wrap_autograd(operator, kernel):
@@ -262,7 +275,7 @@ def is_leaf(x):
 
 def get_grad_fn(x):
     """The node that made x; None for a leaf."""
-    if x.autograd is None or x.autograd.grad_fn is None:
+    if type(x.autograd) is not AutogradMeta:
         return None
     return edge_of(x)[0]
 
@@ -283,7 +296,7 @@ def requires_grad_(self, requires_grad=True):
                                f"this is {self.dtype}: convert it with "
                                f".to(lamina.float32)")
         if self.autograd is None:
-            self.autograd = AutogradMeta()
+            self.autograd = AccumulateGrad(self)
         self.keys |= AUTOGRAD
     return self
 
@@ -298,7 +311,7 @@ def get_grad(self):
     meta = self.autograd
     if meta is None:
         return None
-    if meta.grad_fn is not None and not meta.retains_grad:
+    if type(meta) is AutogradMeta and not meta.retains_grad:
         warnings.warn(".grad of a tensor that is no leaf is not kept; call "
                       ".retain_grad() on it before backward", stacklevel=2)
     return meta.grad
@@ -309,7 +322,8 @@ def set_grad(self, grad):
         if not isinstance(grad, Tensor):
             raise TypeError(f"a gradient is a tensor or None; got "
                             f"{type(grad).__name__}")
-        if metadata_of(grad) != metadata_of(self):
+        if (metadata_of(grad) != metadata_of(self)
+                or grad.device is not self.device):
             raise RuntimeError(
                 f"a gradient has its tensor's shape, dtype and device, "
                 f"{list(self.shape)}, {self.dtype}, '{self.device}'; got "
@@ -320,14 +334,14 @@ def set_grad(self, grad):
     if self.autograd is None:
         if grad is None:
             return
-        self.autograd = AutogradMeta()
+        self.autograd = AccumulateGrad(self)
     self.autograd.grad = grad
 
 
 Tensor.grad = property(get_grad, set_grad,
                        lambda self: set_grad(self, None))
 Tensor.output_nr = property(
-    lambda self: self.autograd.output_nr if self.autograd else 0)
+    lambda self: edge_of(self)[1] if self.autograd else 0)
 Tensor._version = property(lambda self: self.storage.version)
 
 
@@ -396,59 +410,63 @@ derivative("mul.Tensor",
 derivative("exp", self=lambda grad, result: grad * result)
 
 
-class SavedTensor:
-    """What backward needs of a tensor, and the version it had."""
+SAVE = ("({x}.storage, {x}.storage.version, {x}.geometry if {x}.array is "
+        "None else {x}.array, {x}.dtype, {x}.autograd)")
+save = eval(f"lambda x: {SAVE.format(x='x')}")
 
-    __slots__ = ("storage", "geometry", "dtype", "array", "meta", "leaf",
-                 "version", "output_nr")
 
-    def __init__(self, x, output_nr=None):
-        self.storage = storage = x.storage
-        self.geometry = x.geometry
-        self.dtype = x.dtype
-        self.array = x.array
-        self.version = storage.version
-        self.output_nr = output_nr      # of the node's own results
-        self.meta = meta = x.autograd if output_nr is None else None
-        self.leaf = x if (meta is not None and meta.grad_fn is None
-                          and x.keys & AUTOGRAD) else None
+def unpack(saved, node, name, output_nr=None):
+    """The tensor that was saved; RuntimeError if it was written to since.
 
-    def unpack(self, node, name):
-        """The tensor again; RuntimeError if it was written to since."""
-        if self.storage.version != self.version:
-            raise RuntimeError(
-                f"backward of {node.name()} needs its {name}, a tensor of "
-                f"shape {list(self.geometry.shape)}, as it was at version "
-                f"{self.version}; it has been written to in place since and "
-                f"is at version {self.storage.version}. Write to a clone(), "
-                f"or use the operator that makes a new tensor")
-        if self.leaf is not None:
-            return self.leaf
-        x = Tensor(self.storage, self.geometry, self.dtype)
-        x.array = self.array
-        if self.output_nr is not None:
-            set_history(x, node, self.output_nr)
-        elif self.meta is not None and self.meta.grad_fn is not None:
-            x.autograd = self.meta
+    With output_nr it was that one of the node's own results.
+    """
+    storage, version, memory, dtype, meta = saved
+    if storage.version != version:
+        raise overwritten(saved, node, name)
+    if grad_mode.enabled and type(meta) is AccumulateGrad:
+        return meta.variable
+    if type(memory) is Geometry:
+        x = Tensor(storage, memory, dtype)
+    else:
+        x = own(memory, dtype)
+        x.storage = storage
+        x.keys = storage.device.bit | dtype.bit
+    if grad_mode.enabled:               # the gradient may have a gradient
+        if output_nr is not None:
+            set_history(x, node, output_nr)
+        elif meta is not None:
+            x.autograd = meta
             x.keys |= AUTOGRAD
-        return x
+    return x
+
+
+def overwritten(saved, node, name):
+    storage, version, memory, *_ = saved
+    return RuntimeError(
+        f"backward of {node.name()} needs its {name}, a tensor of shape "
+        f"{list(memory.shape)}, as it was at version {version}; it has been "
+        f"written to in place since and is at version {storage.version}. "
+        f"Write to a clone(), or use the operator that makes a new tensor")
 
 
 def set_history(x, grad_fn, output_nr=0):
     """Make x an output of a node."""
     before = x.autograd
-    x.autograd = AutogradMeta(grad_fn, output_nr, x.storage.version)
+    x.autograd = meta = AutogradMeta()
+    meta.edge = grad_fn, output_nr
+    if x._base is not None:
+        meta.version = x.storage.version
     x.keys |= AUTOGRAD
     if before is not None and before.retains_grad:
-        x.autograd.grad = before.grad
-        keep_grad(x.autograd)
+        meta.grad = before.grad
+        keep_grad(meta)
 
 
 def keep_grad(meta):
     """Let the node of a tensor leave the gradient with it."""
     meta.retains_grad = True
-    meta.grad_fn.retained = (meta.grad_fn.retained or []) + [
-        (meta.output_nr, weakref.ref(meta))]
+    node, output_nr = meta.edge
+    node.retained = (node.retained or []) + [(output_nr, weakref.ref(meta))]
 
 
 class Recipe:
@@ -456,162 +474,254 @@ class Recipe:
 
     `positions` says which arguments want a gradient: the number of one,
     or for a list of tensors (number, which of the list). `names` says what
-    is saved, results last; `sources`, where the rest is found in a call,
-    as (argument number, function that takes its part); `results`, the
-    numbers of the results saved; `formulas`, for each position, the
-    formula, which of the saved things it takes, whether it takes the
-    gradients of all results, and which of the list it gives are wanted.
+    is saved, results last, `results` the numbers of the results saved. For
+    each position, `formulas` has the formula, the names of what it takes,
+    what it calls the gradient (`grads` for those of all results), and
+    which of the list it gives are wanted. `tensors` says which of the
+    names may be tensors. `sources` keeps the two functions as text.
     """
 
     def __init__(self, schema, formulas, positions):
         words = schema.name.rstrip("_").split("_")
         self.name = "".join(w[:1].upper() + w[1:] for w in words
                             ) + "Backward0"
-        known = [a.name for a in schema.arguments]
-        outputs = schema.outputs or ["result"]
-        picks = [p if isinstance(p, tuple) else (p, None) for p in positions]
-        wanted = [formulas[known[i]] for i, _ in picks]
+        self.types = {a.name: a.type for a in schema.arguments}
+        known, outputs = list(self.types), schema.outputs or ["result"]
+        self.picks = [p if isinstance(p, tuple) else (p, None)
+                      for p in positions]
+        wanted = [formulas[known[i]] for i, _ in self.picks]
+        self.formulas = [(f, parameters(f), f.__code__.co_varnames[0], pick)
+                         for f, (_, pick) in zip(wanted, self.picks)]
         self.names = sorted({name for f in wanted for name in parameters(f)},
                             key=lambda name: (name in outputs, name))
-        self.formulas = [
-            (f, [self.names.index(name) for name in parameters(f)],
-             f.__code__.co_varnames[0] == "grads", pick)
-            for f, (_, pick) in zip(wanted, picks)]
-        self.sources = [(known.index(split_name(name, known)[0]),
-                         PARTS[split_name(name, known)[1]])
-                        for name in self.names if name not in outputs]
         self.results = [outputs.index(name) for name in self.names
                         if name in outputs]
-
-    def save(self, args):
-        """What the formulas need of a call, but for its result."""
-        return [part(args[i]) for i, part in self.sources]
-
-
-def saved_value(value):
-    if isinstance(value, Tensor):
-        return SavedTensor(value)
-    if type(value) is tuple and any([isinstance(x, Tensor) for x in value]):
-        return SavedTensors(map(saved_value, value))
-    return value
+        self.tensors = [
+            i for i, name in enumerate(self.names) if name in outputs
+            or self.types.get(name, "").startswith("Tensor")]
+        self.sources = prepare_text(self), apply_text(self)
+        space = {"recipe": self, "formulas": wanted}
+        for text in self.sources:
+            exec(compile(text, f"<{self.name}>", "exec"), globals(), space)
+        self.prepare = space["make_prepare"](self)
+        self.apply = space["make_apply"](*wanted)
 
 
-class SavedTensors(tuple):
-    """What saved_value makes of several tensors."""
-
-
-def unpacked(value, node, name):
-    """What saved_value has saved."""
-    if type(value) is SavedTensor:
-        return value.unpack(node, name)
-    if type(value) is SavedTensors:
-        return tuple([unpacked(item, node, name) for item in value])
-    return value
-
-
-# a number that stands in a tensor's place has the shape ()
+EDGE = ("({x}.autograd, 0) if type({x}.autograd) is AccumulateGrad else "
+        "{x}.autograd.edge if {x}._base is None else edge_of({x})")
 PARTS = {
-    None: saved_value,
-    "shape": lambda x: x.shape if isinstance(x, Tensor) else (),
-    "shapes": lambda xs: [x.shape for x in xs],
-    "dtype": lambda x: getattr(x, "dtype", None),
-    "geometry": lambda x: x.geometry,
-    "device": lambda x: x.device,
+    "shape": "shape_of({x})",
+    "shapes": "[shape_of(x) for x in {x}]",
+    "dtype": "getattr({x}, 'dtype', None)",
+    "geometry": "{x}.geometry",
+    "device": "{x}.device",
 }
 
 
+def saved_value(value):
+    """What is saved of something that may be a tensor, or several."""
+    if isinstance(value, Tensor):
+        return save(value)
+    if type(value) is tuple:
+        return tuple(map(saved_value, value))
+    return value
+
+
+def prepare_text(recipe):
+    """The function that makes the node of a call, as text: all of it but
+    what concerns the results."""
+    known, edges, saved = list(recipe.types), [], []
+    for i, pick in recipe.picks:
+        places = [known[i]] if pick is None else [
+            f"{known[i]}[{j}]" for j in pick]
+        edges += [EDGE.format(x=place) for place in places]
+    for name in recipe.names[:len(recipe.names) - len(recipe.results)]:
+        owner, part = split_name(name, known)
+        if part:
+            text = PARTS[part].format(x=owner)
+        elif not recipe.types[name].startswith("Tensor"):
+            text = name
+        elif recipe.types[name].endswith("[]"):
+            text = f"saved_value({name})"
+        else:
+            text = (f"{SAVE.format(x=name)}\n            if "
+                    f"type({name}) is Tensor else saved_value({name})")
+        saved.append(text)
+    joint = ",\n            "
+    return PREPARE.format(arguments=", ".join(known),
+                          edges=joint.join(edges), saved=joint.join(
+                              text + "," * (len(saved) == 1)
+                              for text in saved))
+
+
+PREPARE = """
+def make_prepare(recipe):
+    def prepare({arguments}):
+        node = OperatorNode()
+        node.recipe = recipe
+        node.retained = None
+        node.next_functions = (
+            {edges},)
+        node.saved = (
+            {saved})
+        return node
+    return prepare
+"""
+
+
+APPLY = """
+def make_apply({formulas}):
+    def apply(node, grads):
+        if node.saved is None:
+            raise used_twice(node)
+        grad = grads[0]
+        {names}node.saved
+        {unpacked}
+        return [{found}]
+    return apply
+"""
+
+
+def apply_text(recipe):
+    """The function that goes back through a node, as text."""
+    unpacked, found = [], []
+    first = len(recipe.names) - len(recipe.results)
+    for i, name in enumerate(recipe.names):
+        kind = recipe.types.get(name, "")
+        if i >= first:
+            unpacked.append(f"{name} = unpack({name}, node, {name!r}, "
+                            f"{recipe.results[i - first]})")
+        elif kind.endswith("[]") and kind.startswith("Tensor"):
+            unpacked.append(f"{name} = tuple([x and unpack(x, node, "
+                            f"{name!r}) for x in {name}])")
+        elif kind.startswith("Tensor"):
+            unpacked.append(f"if type({name}) is tuple: "
+                            f"{name} = unpack({name}, node, {name!r})")
+    for i, (_, names, first, pick) in enumerate(recipe.formulas):
+        text = f"formula{i}({', '.join([first, *names])})"
+        if first == "grad":
+            text = f"{text} if grad is not None else None"
+        found.append(text if pick is None else f"*chosen({text}, {pick})")
+    return APPLY.format(
+        formulas=", ".join(f"formula{i}" for i in range(len(found))),
+        names="".join(name + ", " for name in recipe.names)
+        + "= " * bool(recipe.names),
+        unpacked="\n        ".join(unpacked) or "pass",
+        found=", ".join(found))
+
+
+def chosen(found, pick):
+    """Those of a list of gradients that are wanted."""
+    return [found and found[i] for i in pick]
+
+
+def used_twice(node):
+    return RuntimeError(
+        f"backward through {node.name()} a second time: what it had saved "
+        f"is freed after the first; to go through a graph twice, use "
+        f"backward(retain_graph=True) the first time")
+
+
 class OperatorNode(Node):
-    """A node whose derivative stands in the table."""
+    """A node whose derivative stands in the table: a recipe's `prepare`
+    makes it."""
 
     __slots__ = ("recipe", "saved")
 
-    def __init__(self, recipe, next_functions, input_metadata, saved):
-        self.next_functions = next_functions
-        self.input_metadata = input_metadata
-        self.retained = None
-        self.recipe = recipe
-        self.saved = saved
+    def __init__(self):
+        """Nothing: prepare fills the slots."""
 
     def name(self):
         return self.recipe.name
 
     def apply(self, grads):
-        if self.saved is None:
-            raise RuntimeError(
-                f"backward through {self.name()} a second time: what it had "
-                f"saved is freed after the first; to go through a graph "
-                f"twice, use backward(retain_graph=True) the first time")
-        values = [unpacked(value, self, name)
-                  for name, value in zip(self.recipe.names, self.saved)]
-        found = []
-        for formula, wanted, takes_all, pick in self.recipe.formulas:
-            gradient = grads if takes_all else grads[0]
-            parts = None if gradient is None else formula(
-                gradient, *[values[i] for i in wanted])
-            found += [parts] if pick is None else [
-                parts and parts[i] for i in pick]
-        return found
+        return self.recipe.apply(self, grads)
 
     def release(self):
-        if any(type(value) in (SavedTensor, SavedTensors)
-               for value in self.saved or ()):
+        saved = self.saved
+        if saved and any([type(saved[i]) is tuple
+                          for i in self.recipe.tensors]):
             self.saved = None
 
 
+RECORD = """
+def make(kernel, recipe_for, prepared):
+    def recorded({arguments}):
+        if not grad_mode.enabled:
+            return {unrecorded}
+        which = {which}
+        if not {wanted}:
+            return kernel({arguments})
+        try:
+            prepare = prepared[which]
+        except KeyError:
+            prepare = recipe_for(which)
+        node = prepare({arguments})
+        result = kernel({arguments})
+        return attach(node, result)
+    return recorded
+"""
+
+
 def record(schema, kernel, formulas):
-    """Run the kernel; point the result at a new node."""
-    is_view, several = schema.is_view, bool(schema.outputs)
+    """A function that runs the kernel and points the result at a new node.
+
+    It is written for the operator: which arguments may want a gradient is
+    known, so that only those are asked.
+    """
+    names = [a.name for a in schema.arguments]
     places = [i for i, a in enumerate(schema.arguments)
               if a.name in formulas]
-    recipe_for = functools.cache(
-        functools.partial(Recipe, schema, formulas))
+    prepared = {}
 
-    def recorded(*args):
-        result = kernel(*args)
-        results = result if several else (result,)
-        if not grad_mode.enabled or all(
-                [x.dtype.category != 2 for x in results]):
-            return mark_unrecorded(result) if is_view else result
-        positions = wanting(args, places)
-        if not positions:
+    def recipe_for(which):
+        positions = [(i, want) if type(want) is tuple else i
+                     for i, want in zip(places, which) if want]
+        recipe = Recipe(schema, formulas, positions)
+        prepared[which] = recipe.prepare
+        return recipe.prepare
+
+    call = f"kernel({', '.join(names)})"
+    which = [f"wanted_of({names[i]})" if schema.arguments[i].type[-1] == "]"
+             else f"type({names[i]}) is Tensor and {names[i]}.keys & AUTOGRAD"
+             for i in places]
+    space = {}
+    exec(compile(RECORD.format(
+        arguments=", ".join(names), which=f"({', '.join(which)},)",
+        wanted="any(which)" if len(places) > 1 else "which[0]",
+        unrecorded=f"mark_unrecorded({call})" if schema.is_view else call),
+        f"<record {schema.name}>", "exec"), globals(), space)
+    return space["make"](kernel, recipe_for, prepared)
+
+
+def wanted_of(tensors):
+    """Which of several tensors want a gradient."""
+    return tuple([i for i, x in enumerate(tensors) if wants_grad(x)])
+
+
+def attach(node, result):
+    """Make the result, or each of several, an output of the node."""
+    if type(result) is Tensor:
+        if result.dtype.category != 2:
             return result
-        recipe = recipe_for(positions)
-        edges = edges_of(args, positions)
-        saved = recipe.save(args)
-        saved += [SavedTensor(results[nr], nr) for nr in recipe.results]
-        node = OperatorNode(recipe, edges,
-                            tuple([metadata_of(x) for x in results]), saved)
-        for nr, x in enumerate(results):
-            if x.dtype.category == 2:
-                set_history(x, node, nr)
-        return result
-    return recorded
-
-
-def wanting(args, places):
-    """Which of the arguments at these places want a gradient."""
-    positions = []
-    for i in places:
-        x = args[i]
-        if isinstance(x, Tensor):
-            if x.keys & AUTOGRAD:
-                positions.append(i)
-        elif type(x) is tuple:
-            pick = tuple([j for j, y in enumerate(x) if wants_grad(y)])
-            if pick:
-                positions.append((i, pick))
-    return tuple(positions)
-
-
-def edges_of(args, positions):
-    """Where the gradient of each argument that wants one goes."""
-    edges = []
-    for p in positions:
-        if type(p) is tuple:
-            edges += [edge_of(args[p[0]][j]) for j in p[1]]
+        found = result.array
+        node.input_metadata = ((result.geometry.shape if found is None else
+                                found.shape, result.dtype),)
+        if node.recipe.results:
+            node.saved += (save(result),)
+        if result.autograd is not None or result._base is not None:
+            set_history(result, node)
         else:
-            edges.append(edge_of(args[p]))
-    return tuple(edges)
+            result.autograd = meta = AutogradMeta()
+            meta.edge = node, 0
+            result.keys |= AUTOGRAD
+        return result
+    node.input_metadata = tuple(map(metadata_of, result))
+    node.saved += tuple([save(result[nr]) for nr in node.recipe.results])
+    for nr, x in enumerate(result):
+        if x.dtype.category == 2:
+            set_history(x, node, nr)
+    return result
 
 
 def wrap_unrecorded(operator, kernel):
@@ -701,7 +811,7 @@ def sum_to(grad, shape):
 
 def fit(grad, metadata):
     """A gradient in the shape and dtype that a node has noted."""
-    shape, dtype, _ = metadata
+    shape, dtype = metadata
     if grad.geometry.shape != shape:
         grad = sum_to(grad, shape)
     return grad if grad.dtype is dtype else grad.to(dtype)
@@ -1303,8 +1413,10 @@ class CopySlices(Node):
         part = move(grads[0], self.base, self.view)
         # what a formula makes of a saved result leads to this node, and it
         # may be walked after self.inner is released
-        inner = OperatorNode(self.inner.recipe, self.inner.next_functions,
-                             self.inner.input_metadata, self.inner.saved)
+        inner = OperatorNode()
+        for name in ("recipe", "next_functions", "input_metadata",
+                     "retained", "saved"):
+            setattr(inner, name, getattr(self.inner, name))
         found = list(inner.apply([part]))
         rest = grads[0] - move(part, self.view, self.base)
         if self.has_self and found[0] is not None:
@@ -1335,9 +1447,8 @@ class ViewNode(Node):
 def refresh(x):
     """Give a view whose base was written to the base's new history."""
     base = x._base
-    if wants_grad(base) and base.autograd.grad_fn is not None:
-        x.autograd.grad_fn = ViewNode(base, x)
-        x.autograd.output_nr = 0
+    if wants_grad(base) and not is_leaf(base):
+        x.autograd.edge = ViewNode(base, x), 0
     x.autograd.version = x.storage.version
 
 
@@ -1347,6 +1458,8 @@ def record_write(schema, kernel, formulas):
               if a.name in formulas]
     recipe_for = functools.cache(
         functools.partial(Recipe, schema, formulas))
+    needs_old = {i: "self" in Recipe(schema, formulas, (i,)).names
+                 for i in places}
 
     def recorded(self, *args):
         if not grad_mode.enabled or self.dtype.category != 2:
@@ -1354,19 +1467,20 @@ def record_write(schema, kernel, formulas):
         base = self if self._base is None else self._base
         check_leaf(self, base)
         inputs = (self, *args)
-        positions = wanting(inputs, places)
-        recipe = recipe_for(positions)
-        edges = edges_of(inputs, positions)
+        positions = tuple([i for i in places if wants_grad(inputs[i])])
         base_edge = edge_of(base) if wants_grad(base) else (None, 0)
-        if "self" in recipe.names:
+        if any([needs_old[i] for i in positions]):
             inputs = (self.clone(), *args)
-        saved = recipe.save(inputs)
+        edges = edge_of(self) if 0 in positions else None
+        node = recipe_for(positions).prepare(*inputs)
+        if edges:                       # not to the clone
+            node.next_functions = (edges, *node.next_functions[1:])
         kernel(self, *args)
         if not wants_grad(base):
             expect_late_views(base)
-        if recipe.results:
-            saved.append(SavedTensor(self, 0))
-        node = OperatorNode(recipe, edges, (metadata_of(self),), saved)
+        if node.recipe.results:
+            node.saved += (save(self),)
+        node.input_metadata = (metadata_of(self),)
         if base is self:
             set_history(self, node)
         else:
