@@ -683,7 +683,8 @@ def record(schema, kernel, formulas):
 
     call = f"kernel({', '.join(names)})"
     which = [f"wanted_of({names[i]})" if schema.arguments[i].type[-1] == "]"
-             else f"type({names[i]}) is Tensor and {names[i]}.keys & AUTOGRAD"
+             else f"{names[i]}.keys & AUTOGRAD if type({names[i]}) is Tensor "
+                  f"else wants_grad({names[i]})"
              for i in places]
     space = {}
     exec(compile(RECORD.format(
@@ -701,7 +702,7 @@ def wanted_of(tensors):
 
 def attach(node, result):
     """Make the result, or each of several, an output of the node."""
-    if type(result) is Tensor:
+    if not isinstance(result, tuple):
         if result.dtype.category != 2:
             return result
         found = result.array
