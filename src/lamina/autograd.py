@@ -153,17 +153,18 @@ class Node:
 
     `next_functions` holds, for each input that wants a gradient, the node
     that made it and which of that node's outputs it was.
-    `input_metadata` holds, for each output of the operator, the (shape,
-    dtype) of a gradient that comes in. `retained` lists outputs whose
-    gradient is kept (retain_grad).
+    `shape` and `dtype` are those of a gradient that comes in, lists of
+    them if the operator has several outputs. `retained` lists outputs
+    whose gradient is kept (retain_grad).
     """
 
-    __slots__ = ("next_functions", "input_metadata", "retained",
+    __slots__ = ("next_functions", "shape", "dtype", "retained",
                  "__weakref__")
 
-    def __init__(self, next_functions, input_metadata):
+    def start(self, next_functions, output):
+        """Fill the slots. (No __init__: most nodes are made in a hurry.)"""
         self.next_functions = next_functions
-        self.input_metadata = input_metadata
+        self.shape, self.dtype = metadata_of(output)
         self.retained = None
 
     def name(self):
@@ -203,7 +204,7 @@ class AccumulateGrad(Node):
     retains_grad = False
 
     def __init__(self, variable):
-        super().__init__((), (metadata_of(variable),))
+        self.start((), variable)
         self.grad = None
         self.leaf = weakref.ref(variable)
         self.parts = variable.storage, variable.geometry, variable.dtype
@@ -410,8 +411,8 @@ derivative("mul.Tensor",
 derivative("exp", self=lambda grad, result: grad * result)
 
 
-SAVE = ("({x}.storage, {x}.storage.version, {x}.geometry if {x}.array is "
-        "None else {x}.array, {x}.dtype, {x}.autograd)")
+SAVE = ("({x}.storage, {x}.storage.version, {x}.geometry if {x}.array "
+        "is None else {x}.array, {x}.dtype, {x}.autograd)")
 save = eval(f"lambda x: {SAVE.format(x='x')}")
 
 
@@ -478,7 +479,7 @@ class Recipe:
     each position, `formulas` has the formula, the names of what it takes,
     what it calls the gradient (`grads` for those of all results), and
     which of the list it gives are wanted. `tensors` says which of the
-    names may be tensors. `sources` keeps the two functions as text.
+    names may be tensors. `sources` keeps the functions as text.
     """
 
     def __init__(self, schema, formulas, positions):
@@ -486,7 +487,8 @@ class Recipe:
         self.name = "".join(w[:1].upper() + w[1:] for w in words
                             ) + "Backward0"
         self.types = {a.name: a.type for a in schema.arguments}
-        known, outputs = list(self.types), schema.outputs or ["result"]
+        known = list(self.types)
+        self.outputs = outputs = schema.outputs or ["result"]
         self.picks = [p if isinstance(p, tuple) else (p, None)
                       for p in positions]
         wanted = [formulas[known[i]] for i, _ in self.picks]
@@ -499,11 +501,12 @@ class Recipe:
         self.tensors = [
             i for i, name in enumerate(self.names) if name in outputs
             or self.types.get(name, "").startswith("Tensor")]
-        self.sources = prepare_text(self), apply_text(self)
-        space = {"recipe": self, "formulas": wanted}
+        self.sources = *forward_texts(self), apply_text(self)
+        space = {}
         for text in self.sources:
             exec(compile(text, f"<{self.name}>", "exec"), globals(), space)
         self.prepare = space["make_prepare"](self)
+        self.make_run = functools.partial(space["make_run"], self)
         self.apply = space["make_apply"](*wanted)
 
 
@@ -527,9 +530,9 @@ def saved_value(value):
     return value
 
 
-def prepare_text(recipe):
-    """The function that makes the node of a call, as text: all of it but
-    what concerns the results."""
+def forward_texts(recipe):
+    """`prepare`, which makes the node of a call but for what concerns the
+    results, and `run`, which does all, as text."""
     known, edges, saved = list(recipe.types), [], []
     for i, pick in recipe.picks:
         places = [known[i]] if pick is None else [
@@ -547,26 +550,53 @@ def prepare_text(recipe):
             text = (f"{SAVE.format(x=name)}\n            if "
                     f"type({name}) is Tensor else saved_value({name})")
         saved.append(text)
-    joint = ",\n            "
-    return PREPARE.format(arguments=", ".join(known),
-                          edges=joint.join(edges), saved=joint.join(
-                              text + "," * (len(saved) == 1)
-                              for text in saved))
+    joint, arguments = ",\n            ", ", ".join(known)
+    node = NODE.format(edges=joint.join(edges), saved=joint.join(
+        text + "," * (len(saved) == 1) for text in saved))
+    several = recipe.outputs != ["result"]
+    return (PREPARE.format(arguments=arguments, node=node),
+            RUN.format(arguments=arguments, node=node, attach=(
+                ATTACH_ALL if several else ATTACH).format(
+                    save=f"node.saved += {SAVE.format(x='result')},"
+                    if recipe.results else "pass")))
 
 
-PREPARE = """
-def make_prepare(recipe):
-    def prepare({arguments}):
+NODE = """
         node = OperatorNode()
         node.recipe = recipe
         node.retained = None
         node.next_functions = (
             {edges},)
         node.saved = (
-            {saved})
+            {saved})"""
+PREPARE = """
+def make_prepare(recipe):
+    def prepare({arguments}):{node}
         return node
     return prepare
 """
+RUN = """
+def make_run(recipe, kernel):
+    def run({arguments}):{node}
+        result = kernel({arguments}){attach}
+        return result
+    return run
+"""
+ATTACH = """
+        if result.dtype.category == 2:
+            {save}
+            found = result.array
+            node.shape = (result.geometry.shape if found is None
+                          else found.shape)
+            node.dtype = result.dtype
+            if result._base is None and result.autograd is None:
+                result.autograd = meta = AutogradMeta()
+                meta.edge = node, 0
+                result.keys |= AUTOGRAD
+            else:
+                set_history(result, node)"""
+ATTACH_ALL = """
+        attach(node, result)"""
 
 
 APPLY = """
@@ -628,9 +658,6 @@ class OperatorNode(Node):
 
     __slots__ = ("recipe", "saved")
 
-    def __init__(self):
-        """Nothing: prepare fills the slots."""
-
     def name(self):
         return self.recipe.name
 
@@ -645,20 +672,18 @@ class OperatorNode(Node):
 
 
 RECORD = """
-def make(kernel, recipe_for, prepared):
+def make(kernel, mode, run_for, runs):
     def recorded({arguments}):
-        if not grad_mode.enabled:
+        if not mode.enabled:
             return {unrecorded}
         which = {which}
-        if not {wanted}:
+        if not which:
             return kernel({arguments})
         try:
-            prepare = prepared[which]
+            run = runs[which]
         except KeyError:
-            prepare = recipe_for(which)
-        node = prepare({arguments})
-        result = kernel({arguments})
-        return attach(node, result)
+            run = run_for(which)
+        return run({arguments})
     return recorded
 """
 
@@ -667,62 +692,48 @@ def record(schema, kernel, formulas):
     """A function that runs the kernel and points the result at a new node.
 
     It is written for the operator: which arguments may want a gradient is
-    known, so that only those are asked.
+    known, so that only those are asked. The answers are bits of `which`,
+    one for each argument or tensor in a list, and choose the recipe.
     """
     names = [a.name for a in schema.arguments]
     places = [i for i, a in enumerate(schema.arguments)
               if a.name in formulas]
-    prepared = {}
+    lists = [i for i in places if schema.arguments[i].type[-1] == "]"]
+    runs = {}
 
-    def recipe_for(which):
-        positions = [(i, want) if type(want) is tuple else i
-                     for i, want in zip(places, which) if want]
-        recipe = Recipe(schema, formulas, positions)
-        prepared[which] = recipe.prepare
-        return recipe.prepare
+    def run_for(which):
+        bits = [bit for bit in range(which.bit_length()) if which >> bit & 1]
+        positions = [(lists[0], tuple(bits))] if lists else [
+            places[bit] for bit in bits]
+        runs[which] = Recipe(schema, formulas, positions).make_run(kernel)
+        return runs[which]
 
     call = f"kernel({', '.join(names)})"
-    which = [f"wanted_of({names[i]})" if schema.arguments[i].type[-1] == "]"
-             else f"{names[i]}.keys & AUTOGRAD if type({names[i]}) is Tensor "
-                  f"else wants_grad({names[i]})"
-             for i in places]
+    which = [f"wanted_of({names[i]})" for i in lists] or [
+        f"(({x}.keys & AUTOGRAD if type({x}) is Tensor else "
+        f"wants_grad({x})) and {1 << bit})"
+        for bit, x in enumerate(names[i] for i in places)]
     space = {}
     exec(compile(RECORD.format(
-        arguments=", ".join(names), which=f"({', '.join(which)},)",
-        wanted="any(which)" if len(places) > 1 else "which[0]",
+        arguments=", ".join(names), which=" + ".join(which),
         unrecorded=f"mark_unrecorded({call})" if schema.is_view else call),
         f"<record {schema.name}>", "exec"), globals(), space)
-    return space["make"](kernel, recipe_for, prepared)
+    return space["make"](kernel, grad_mode, run_for, runs)
 
 
 def wanted_of(tensors):
-    """Which of several tensors want a gradient."""
-    return tuple([i for i, x in enumerate(tensors) if wants_grad(x)])
+    """Which of several tensors want a gradient, as bits."""
+    return sum([1 << i for i, x in enumerate(tensors) if wants_grad(x)])
 
 
-def attach(node, result):
-    """Make the result, or each of several, an output of the node."""
-    if not isinstance(result, tuple):
-        if result.dtype.category != 2:
-            return result
-        found = result.array
-        node.input_metadata = ((result.geometry.shape if found is None else
-                                found.shape, result.dtype),)
-        if node.recipe.results:
-            node.saved += (save(result),)
-        if result.autograd is not None or result._base is not None:
-            set_history(result, node)
-        else:
-            result.autograd = meta = AutogradMeta()
-            meta.edge = node, 0
-            result.keys |= AUTOGRAD
-        return result
-    node.input_metadata = tuple(map(metadata_of, result))
-    node.saved += tuple([save(result[nr]) for nr in node.recipe.results])
-    for nr, x in enumerate(result):
+def attach(node, results):
+    """Make each of several results an output of the node."""
+    node.shape = [shape_of(x) for x in results]
+    node.dtype = [x.dtype for x in results]
+    node.saved += tuple([save(results[nr]) for nr in node.recipe.results])
+    for nr, x in enumerate(results):
         if x.dtype.category == 2:
             set_history(x, node, nr)
-    return result
 
 
 def wrap_unrecorded(operator, kernel):
@@ -810,10 +821,9 @@ def sum_to(grad, shape):
     return grad.sum(dims, keepdim=True).reshape(shape) if dims else grad
 
 
-def fit(grad, metadata):
+def fit(grad, shape, dtype):
     """A gradient in the shape and dtype that a node has noted."""
-    shape, dtype = metadata
-    if grad.geometry.shape != shape:
+    if shape_of(grad) != shape:
         grad = sum_to(grad, shape)
     return grad if grad.dtype is dtype else grad.to(dtype)
 
@@ -834,10 +844,12 @@ def count_uses(roots):
 
 def receive(arrived, node, nr, grad):
     """Add a gradient to those that have arrived at a node."""
-    grad = fit(grad, node.input_metadata[nr])
+    several = type(node.shape) is list
+    grad = (fit(grad, node.shape[nr], node.dtype[nr]) if several
+            else fit(grad, node.shape, node.dtype))
     grads = arrived.get(node)
     if grads is None:
-        grads = arrived[node] = [None] * len(node.input_metadata)
+        grads = arrived[node] = [None] * (len(node.shape) if several else 1)
     grads[nr] = grad if grads[nr] is None else grads[nr] + grad
 
 
@@ -1403,8 +1415,7 @@ class CopySlices(Node):
     __slots__ = ("base", "view", "inner", "has_self")
 
     def __init__(self, base, base_edge, view, inner, has_self):
-        super().__init__((base_edge, *inner.next_functions[has_self:]),
-                         (metadata_of(base),))
+        self.start((base_edge, *inner.next_functions[has_self:]), base)
         self.base = base.geometry
         self.view = view.geometry
         self.inner = inner          # the node of the operator that wrote
@@ -1415,7 +1426,7 @@ class CopySlices(Node):
         # what a formula makes of a saved result leads to this node, and it
         # may be walked after self.inner is released
         inner = OperatorNode()
-        for name in ("recipe", "next_functions", "input_metadata",
+        for name in ("recipe", "next_functions", "shape", "dtype",
                      "retained", "saved"):
             setattr(inner, name, getattr(self.inner, name))
         found = list(inner.apply([part]))
@@ -1434,7 +1445,7 @@ class ViewNode(Node):
     __slots__ = ("base", "view")
 
     def __init__(self, base, view):
-        super().__init__((edge_of(base),), (metadata_of(view),))
+        self.start((edge_of(base),), view)
         self.base = base.geometry
         self.view = view.geometry
 
@@ -1481,7 +1492,7 @@ def record_write(schema, kernel, formulas):
             expect_late_views(base)
         if node.recipe.results:
             node.saved += (save(self),)
-        node.input_metadata = (metadata_of(self),)
+        node.shape, node.dtype = metadata_of(self)
         if base is self:
             set_history(self, node)
         else:
