@@ -132,20 +132,21 @@ class set_grad_enabled(no_grad):
 
 
 class AutogradMeta:
-    """What the result of an operator knows of its gradient.
+    """What a result knows of its gradient, if it is more than its node.
 
-    `edge` is the node of that operator, and as whose output number the
-    tensor came. `version` is the storage's when a view's history was
+    `edge` is the node of the operator that made it, and as whose output
+    number it came. `version` is the storage's when a view's history was
     noted: a view whose base has been written to since has another one.
-    There is one of these for each recorded result. So there is no
-    __init__, and a slot that is still empty reads as its default.
+    `grad` is kept where retain_grad() has asked for it.
     """
 
     __slots__ = ("edge", "version", "grad", "retains_grad", "__weakref__")
-    empty = {"version": 0, "grad": None, "retains_grad": False}
 
-    def __getattr__(self, name):
-        return self.empty[name]
+    def __init__(self, node, output_nr=0, version=0):
+        self.edge = node, output_nr
+        self.version = version
+        self.grad = None
+        self.retains_grad = False
 
 
 class Node:
@@ -160,6 +161,7 @@ class Node:
 
     __slots__ = ("next_functions", "shape", "dtype", "retained",
                  "__weakref__")
+    retains_grad = False
 
     def start(self, next_functions, output):
         """Fill the slots. (No __init__: most nodes are made in a hurry.)"""
@@ -187,8 +189,9 @@ class Node:
 
 def shape_of(x):
     """The shape of a tensor; () for a number in a tensor's place."""
-    found = getattr(x, "array", None)
-    return getattr(x, "shape", ()) if found is None else found.shape
+    if not isinstance(x, Tensor):
+        return ()
+    return x.shape if x.array is None else x.array.shape
 
 
 def metadata_of(x):
@@ -201,7 +204,6 @@ class AccumulateGrad(Node):
     node that adds to it."""
 
     __slots__ = ("grad", "leaf", "parts")
-    retains_grad = False
 
     def __init__(self, variable):
         self.start((), variable)
@@ -239,7 +241,7 @@ def accumulate(meta, grad):
 def edge_of(x):
     """Where the gradient of x goes: a node, and which output it was."""
     meta = x.autograd
-    if type(meta) is AccumulateGrad:
+    if type(meta) is not AutogradMeta:
         return meta, 0
     if x._base is not None and meta.version != x.storage.version:
         refresh(x)
@@ -276,7 +278,7 @@ def is_leaf(x):
 
 def get_grad_fn(x):
     """The node that made x; None for a leaf."""
-    if type(x.autograd) is not AutogradMeta:
+    if x.autograd is None or type(x.autograd) is AccumulateGrad:
         return None
     return edge_of(x)[0]
 
@@ -310,11 +312,12 @@ Tensor.grad_fn = property(get_grad_fn)
 def get_grad(self):
     """The gradient that backward has added up for this leaf, or None."""
     meta = self.autograd
-    if meta is None:
-        return None
-    if type(meta) is AutogradMeta and not meta.retains_grad:
+    if meta is None or type(meta) is AccumulateGrad:
+        return meta and meta.grad
+    if not meta.retains_grad:
         warnings.warn(".grad of a tensor that is no leaf is not kept; call "
                       ".retain_grad() on it before backward", stacklevel=2)
+        return None
     return meta.grad
 
 
@@ -411,8 +414,10 @@ derivative("mul.Tensor",
 derivative("exp", self=lambda grad, result: grad * result)
 
 
-SAVE = ("({x}.storage, {x}.storage.version, {x}.geometry if {x}.array "
-        "is None else {x}.array, {x}.dtype, {x}.autograd)")
+SAVE = ("(({x}.autograd, {x}.storage.version)\n            "
+        "if type({x}.autograd) is AccumulateGrad else\n            "
+        "({x}.autograd, {x}.storage.version, {x}.storage,\n            "
+        "{x}.geometry if {x}.array is None else {x}.array, {x}.dtype))")
 save = eval(f"lambda x: {SAVE.format(x='x')}")
 
 
@@ -421,17 +426,21 @@ def unpack(saved, node, name, output_nr=None):
 
     With output_nr it was that one of the node's own results.
     """
-    storage, version, memory, dtype, meta = saved
-    if storage.version != version:
-        raise overwritten(saved, node, name)
-    if grad_mode.enabled and type(meta) is AccumulateGrad:
-        return meta.variable
+    if len(saved) == 2:                 # a leaf
+        meta, version = saved
+        x = meta.variable
+        if x.storage.version != version:
+            raise overwritten(x, version, node, name)
+        return x
+    meta, version, storage, memory, dtype = saved
     if type(memory) is Geometry:
         x = Tensor(storage, memory, dtype)
     else:
         x = own(memory, dtype)
         x.storage = storage
         x.keys = storage.device.bit | dtype.bit
+    if storage.version != version:
+        raise overwritten(x, version, node, name)
     if grad_mode.enabled:               # the gradient may have a gradient
         if output_nr is not None:
             set_history(x, node, output_nr)
@@ -441,33 +450,39 @@ def unpack(saved, node, name, output_nr=None):
     return x
 
 
-def overwritten(saved, node, name):
-    storage, version, memory, *_ = saved
+def overwritten(x, version, node, name):
     return RuntimeError(
         f"backward of {node.name()} needs its {name}, a tensor of shape "
-        f"{list(memory.shape)}, as it was at version {version}; it has been "
-        f"written to in place since and is at version {storage.version}. "
+        f"{list(shape_of(x))}, as it was at version {version}; it has been "
+        f"written to in place since and is at version {x.storage.version}. "
         f"Write to a clone(), or use the operator that makes a new tensor")
 
 
-def set_history(x, grad_fn, output_nr=0):
+def set_history(x, node, output_nr=0):
     """Make x an output of a node."""
     before = x.autograd
-    x.autograd = meta = AutogradMeta()
-    meta.edge = grad_fn, output_nr
-    if x._base is not None:
-        meta.version = x.storage.version
     x.keys |= AUTOGRAD
+    if x._base is None and type(node.shape) is tuple:
+        x.autograd = node
+    else:
+        x.autograd = AutogradMeta(node, output_nr, x.storage.version)
     if before is not None and before.retains_grad:
-        meta.grad = before.grad
-        keep_grad(meta)
+        keep_grad(x, before.grad)
 
 
-def keep_grad(meta):
+def keep_grad(x, grad=None):
     """Let the node of a tensor leave the gradient with it."""
-    meta.retains_grad = True
-    node, output_nr = meta.edge
+    node, output_nr = edge_of(x)
+    meta = meta_of(x)
+    meta.retains_grad, meta.grad = True, grad
     node.retained = (node.retained or []) + [(output_nr, weakref.ref(meta))]
+
+
+def meta_of(x):
+    """What can hold a gradient of x; a bare node cannot."""
+    if not isinstance(x.autograd, (AccumulateGrad, AutogradMeta)):
+        x.autograd = AutogradMeta(x.autograd)
+    return x.autograd
 
 
 class Recipe:
@@ -510,8 +525,8 @@ class Recipe:
         self.apply = space["make_apply"](*wanted)
 
 
-EDGE = ("({x}.autograd, 0) if type({x}.autograd) is AccumulateGrad else "
-        "{x}.autograd.edge if {x}._base is None else edge_of({x})")
+EDGE = ("edge_of({x}) if type({x}.autograd) is AutogradMeta else "
+        "({x}.autograd, 0)")
 PARTS = {
     "shape": "shape_of({x})",
     "shapes": "[shape_of(x) for x in {x}]",
@@ -590,8 +605,7 @@ ATTACH = """
                           else found.shape)
             node.dtype = result.dtype
             if result._base is None and result.autograd is None:
-                result.autograd = meta = AutogradMeta()
-                meta.edge = node, 0
+                result.autograd = node
                 result.keys |= AUTOGRAD
             else:
                 set_history(result, node)"""
@@ -665,10 +679,9 @@ class OperatorNode(Node):
         return self.recipe.apply(self, grads)
 
     def release(self):
-        saved = self.saved
-        if saved and any([type(saved[i]) is tuple
-                          for i in self.recipe.tensors]):
-            self.saved = None
+        for i in self.recipe.tensors:
+            if self.saved and type(self.saved[i]) is tuple:
+                self.saved = None
 
 
 RECORD = """
@@ -844,12 +857,16 @@ def count_uses(roots):
 
 def receive(arrived, node, nr, grad):
     """Add a gradient to those that have arrived at a node."""
-    several = type(node.shape) is list
-    grad = (fit(grad, node.shape[nr], node.dtype[nr]) if several
-            else fit(grad, node.shape, node.dtype))
+    shape, dtype, found = node.shape, node.dtype, grad.array
+    count = 1
+    if type(shape) is list:
+        count, shape, dtype = len(shape), shape[nr], dtype[nr]
+    if (grad.dtype is not dtype
+            or (grad.shape if found is None else found.shape) != shape):
+        grad = fit(grad, shape, dtype)
     grads = arrived.get(node)
     if grads is None:
-        grads = arrived[node] = [None] * (len(node.shape) if several else 1)
+        grads = arrived[node] = [None] * count
     grads[nr] = grad if grads[nr] is None else grads[nr] + grad
 
 
@@ -981,7 +998,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None,
     with set_grad_enabled(create_graph):
         for x in inputs:
             if targets[edge_of(x)] is not None:
-                accumulate(x.autograd, targets[edge_of(x)])
+                accumulate(meta_of(x), targets[edge_of(x)])
 
 
 def checked_inputs(inputs):
@@ -1595,7 +1612,7 @@ def retain_grad(self):
                            "grad")
     node = get_grad_fn(self)
     if node is not None and not self.autograd.retains_grad:
-        keep_grad(self.autograd)
+        keep_grad(self)
 
 
 Tensor.retains_grad = property(
