@@ -1044,7 +1044,9 @@ class Wrapped:
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
-        plain = [a.value if isinstance(a, Wrapped) else a for a in args]
+        plain = [a.value if isinstance(a, Wrapped) else
+                 [w.value if isinstance(w, Wrapped) else w for w in a]
+                 if isinstance(a, tuple) else a for a in args]
         return cls, func, types, func(*plain, **(kwargs or {}))
 
 
@@ -1076,6 +1078,12 @@ def test_subclasses_are_asked_first_then_from_the_left():
     assert copy_(Shy(x), Inner(x))[::2] == (Inner, (Shy, Inner))
     with pytest.raises(TypeError, match="copy_.*Shy"):
         copy_(x, Shy(x))
+
+
+def test_a_list_of_tensors_may_hold_one_that_asks():
+    x = lamina.zeros(2)
+    cls, func, types, _ = functions["cat"]([x, Wrapped(x)])
+    assert (cls, func, types) == (Wrapped, functions["cat"], (Wrapped,))
 
 
 def test_a_class_that_does_not_ask_is_refused_as_before():
@@ -1249,6 +1257,7 @@ def test_how_a_sparse_tensor_looks():
     (lambda s: s.t(), NotImplementedError, "sparse_coo.*to_dense"),
     (lambda s: s.abs_(), NotImplementedError, "abs_.*python sparse|every"),
     (lambda s: s.fill_(1), NotImplementedError, "sparse_coo"),
+    (lambda s: s.requires_grad_(), NotImplementedError, "to_dense"),
     (lambda s: lamina.ones(6).copy_(s), NotImplementedError, "sparse_coo"),
     (lambda s: lamina.ones(2).indices(), RuntimeError, "strided"),
     (lambda s: lamina.ones(2).coalesce(), RuntimeError, "strided"),

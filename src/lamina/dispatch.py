@@ -188,7 +188,7 @@ def add_layer(wrap, bit=None):
     `wrap(operator, kernel)` gives the function to call in place of
     `kernel` for tensors that have the layer's bit, which is returned. A
     cell that is run again puts its layer where it was. Two layers of this
-    chapter have reserved bits, above all others.
+    chapter have bits of their own, above all others.
     """
     bit = bit or FIRST_LAYER << len(layers)
     for known, other in layers.items():
@@ -306,7 +306,7 @@ def as_number(value):
 def as_tensors(value):
     """A sequence of tensors, or of tensors and None, as a tuple."""
     if isinstance(value, Tensor) or not all(
-            x is None or isinstance(x, Tensor) for x in value):
+            x is None or is_tensor_like(x) for x in value):
         raise TypeError
     return tuple(value)
 
@@ -364,6 +364,12 @@ class Here(threading.local):
 here = Here()
 
 
+def is_tensor_like(value):
+    """A tensor, or an object whose class has `__torch_function__`."""
+    return isinstance(value, Tensor) or hasattr(type(value),
+                                                "__torch_function__")
+
+
 def keys_of(operator, argument, value):
     """The keys of an argument that is not exactly a Tensor."""
     if hasattr(type(value), "__torch_function__") and not here.plain:
@@ -383,7 +389,7 @@ def keys_of_all(tensors):
     keys = 0
     for x in tensors:
         if x is not None:
-            keys |= x.keys
+            keys |= x.keys if isinstance(x, Tensor) else FUNCTION
     return keys
 
 
@@ -595,12 +601,6 @@ def overloaded(name, choices):
     call.__name__ = call.__qualname__ = name
     call.__doc__ = "\n\n".join(o.call.__doc__ for o in choices)
     return call
-
-
-def is_tensor_like(value):
-    """A tensor, or an object whose class has `__torch_function__`."""
-    return isinstance(value, Tensor) or hasattr(type(value),
-                                                "__torch_function__")
 
 
 def fits(operator, args, kwargs):
@@ -1446,6 +1446,15 @@ class SparseTensor(Tensor):
         raise NotImplementedError(
             "a sparse_coo tensor has no storage, only indices() and "
             "values(); x.to_dense() gives a tensor that has one")
+
+    def requires_grad_(self, requires_grad=True):
+        """Refused, unless it is False: gradients (chapter 8) have strides.
+        """
+        if requires_grad:
+            raise NotImplementedError(
+                "no gradient flows through a sparse_coo tensor; use "
+                "x.to_dense().requires_grad_()")
+        return self
 
     def __reduce_ex__(self, protocol):
         return SparseTensor, (self.places, self.entries, self.shape,
