@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import lamina
 from lamina.matmul import chain_cuts, check_matrices, matmul_loops
 from strategies import (
-    any_dtypes, float_dtypes, int_dtypes, layouts, number_dtypes, same,
+    HALF, any_dtypes, float_dtypes, int_dtypes, layouts, number_dtypes, same,
 )
 
 quick = settings(max_examples=60, deadline=None)
@@ -681,3 +681,16 @@ def test_a_sparse_matrix_times_a_strided_one(device):
             x.t() @ x.to_sparse()
         with pytest.raises(RuntimeError, match=r"\[2, 4\].*\[3, 4\]"):
             s @ x.t()
+
+
+@pytest.mark.parametrize('dtype', HALF)
+@pytest.mark.parametrize('device', (*DEVICES, 'meta'))
+def test_half_precision_is_rounded_once(dtype, device):
+    """1 + 256 times 1/256 is 2; summed in the dtype itself it is less."""
+    row = lamina.tensor([1.0] + [1 / 256] * 256).to(dtype).to(device)
+    one = lamina.ones(257, dtype=dtype, device=device)
+    for found in (row.dot(one), row @ one, lamina.einsum('i,i->', row, one),
+                  lamina.addmm(one[:1], row[None], one[:, None], beta=0)):
+        assert found.dtype is dtype
+        if device != 'meta':
+            assert found.item() == 2.0
