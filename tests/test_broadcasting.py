@@ -16,13 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lamina
+import lamina.strides as strides
 from lamina.broadcasting import (
-    PROMOTION, broadcast_shapes, elementwise, promote_types, quiet,
-    read_table, result_type,
+    PROMOTION, TensorIterator, broadcast_shapes, elementwise, promote_types,
+    quiet, read_table, result_geometry, result_type,
 )
 from lamina.dispatch import functions, log_operators, operators
 from lamina.storage import dtypes, wrap
-from lamina.strides import Tensor, row_major
+from lamina.strides import Geometry, Tensor, expand, offsets, row_major
 from strategies import (
     ALL,
     any_dtypes, float_dtypes, int_dtypes, layouts, number_dtypes, numbers,
@@ -641,6 +642,463 @@ def test_where_takes_a_bool_tensor(name):
         lamina.where(True, x, x)
     with pytest.raises(RuntimeError, match="do not broadcast"):
         lamina.where(lamina.empty(3, dtype=lamina.bool, device=name), x, x)
+
+
+# --- the walk ---------------------------------------------------------
+
+def walked(*geometries):
+    """Every place of a walk, and what the shape's own order gives."""
+    shape = broadcast_shapes(*[g.shape for g in geometries])
+    plain = zip(*[offsets(expand(g, shape)) for g in geometries])
+    return sorted(TensorIterator(*geometries)), sorted(plain)
+
+
+@quick
+@given(st.data())
+def test_a_walk_visits_what_belongs_together(data):
+    several = [x.geometry for x in data.draw(pairs(dtype=float_dtypes()))]
+    found, expected = walked(*several)
+    assert found == expected
+    # no two loops that are left could be one
+    loops = TensorIterator(*several).loops
+    for inner, outer in itertools.pairwise(loops):
+        assert 1 not in (inner.size, outer.size)
+        assert any(inner.size * a != b
+                   for a, b in zip(inner.steps, outer.steps))
+
+
+def test_loops_are_joined_and_ordered():
+    rows = row_major((2, 3, 4))
+    whole, = TensorIterator(rows, rows).loops
+    assert whole.size == 24 and whole.steps == (1, 1)
+    assert whole.dims == (0, 1, 2)
+    turned = strides.permute(rows, 2, 0, 1)
+    assert [loop.size for loop in TensorIterator(turned, turned).loops] == [
+        24]
+    bias = Geometry((4,), (1,), 0)
+    assert [(loop.dims, loop.size, loop.steps) for loop in
+            TensorIterator(rows, bias).loops] == [
+        ((2,), 4, (1, 1)), ((0, 1), 6, (4, 0))]
+    one = TensorIterator(Geometry((), (), 7), Geometry((), (), 0))
+    assert list(one) == [(7, 0)] and one.loops == []
+    assert list(TensorIterator(row_major((2, 0)), row_major((1, 1)))) == []
+
+
+# strides of torch 2.13's results
+@pytest.mark.parametrize("first, second, expected", [
+    (((4, 3), (1, 4)), ((4, 3), (1, 4)), (1, 4)),
+    (((4, 3), (1, 4)), ((3,), (1,)), (1, 4)),
+    (((2, 3), (3, 1)), ((2, 3), (1, 2)), (3, 1)),
+    (((2, 3), (1, 2)), ((2, 3), (3, 1)), (1, 2)),
+    (((2, 3), (0, 1)), ((2, 3), (1, 2)), (1, 2)),
+    (((2, 3, 2), (12, 2, 1)), ((2, 3, 2), (12, 2, 1)), (6, 2, 1)),
+    (((2, 2, 3), (2, 1, 4)), ((), ()), (2, 1, 4)),
+    (((3, 1), (1, 3)), ((3, 1), (1, 3)), (1, 1)),
+    (((2, 0, 3), (0, 3, 1)), ((2, 0, 3), (0, 3, 1)), (3, 3, 1)),
+])
+def test_where_a_result_lies(first, second, expected):
+    found = result_geometry(*[Geometry(*g, 0) for g in (first, second)])
+    assert found.strides == expected
+    for device in ("python", "meta"):
+        x, y = (lamina.zeros(40, device=device).as_strided(*g)
+                for g in (first, second))
+        assert (x + y).stride() == expected
+
+
+# --- every operator ---------------------------------------------------
+
+KERNELS = {name: o for name, o in operators.items()
+           if o.module == "lamina.broadcasting" and not o.base
+           and not o.composite and "_." not in name
+           and o.schema.name not in ("positive", "tril", "triu")}
+PARAMETERS = {"round.decimals": (1,), "logit": (0.1,), "addcmul": (2,),
+              "addcdiv": (2,), "nan_to_num": (None, 9.0, None),
+              "add.Tensor": (3,), "sub.Tensor": (1,),
+              "div.Tensor_mode": ("floor",)}
+SMALL = ("gcd", "lcm")          # beyond the range their sign is anybody's
+
+
+def outcome(operator, args):
+    try:
+        return operator.call(*args) if not operator.schema.arguments[
+            -1].kwarg_only else operator.call(
+            *args[:-1], **{operator.schema.arguments[-1].name: args[-1]})
+    except (RuntimeError, TypeError) as error:
+        return type(error)
+
+
+def near(a, b, dtype):
+    if dtype.category < 2:
+        return a == b
+    size = {2: 1e-2, 4: 1e-5, 8: 1e-12}[dtype.itemsize]
+    np.testing.assert_allclose(np.array(a, float), np.array(b, float),
+                               rtol=size, atol=size)
+    return True
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS))
+@settings(max_examples=12, deadline=None)
+@given(data=st.data())
+def test_three_devices_agree(name, data):
+    """Shape, strides, dtype, values and refusals, for all dtypes."""
+    operator, shape = KERNELS[name], data.draw(shapes(max_dims=3))
+    dtype, args = data.draw(any_dtypes()), []
+    for a in operator.schema.arguments:
+        if a.type.startswith("Tensor"):
+            mask = a.name in ("condition", "mask")
+            mixed = data.draw(st.sampled_from([False, False, True]))
+            kind = lamina.bool if mask else (
+                data.draw(any_dtypes()) if mixed else dtype)
+            kept = tuple(data.draw(st.sampled_from([n, n, 1]))
+                         for n in shape)
+            kept = () if a.name == "value" else kept
+            args.append(data.draw(layouts(
+                dtype=kind, shape=kept, special=name not in SMALL)))
+    more = PARAMETERS.get(name, ())
+    slow, fast, sizes = (
+        outcome(operator, (*(x.on(device) for x in args), *more))
+        for device in ("python", "cpu", "meta"))
+    if isinstance(slow, type) and not isinstance(sizes, type):
+        assert slow is fast is RuntimeError     # an integer divided by 0
+        return
+    if isinstance(slow, type):
+        assert slow is fast is sizes
+        return
+    assert slow.shape == fast.shape == sizes.shape
+    assert slow.dtype is fast.dtype is sizes.dtype
+    assert slow.stride() == sizes.stride()
+    assert near(fast.tolist(), slow.tolist(), slow.dtype)
+
+
+@pytest.mark.parametrize("name", sorted(
+    n for n, o in KERNELS.items() if len(o.schema.arguments) == 1))
+def test_a_result_has_memory_of_its_own(name):
+    for dtype in (lamina.int64, lamina.float32, lamina.bool):
+        x = lamina.ones(2, dtype=dtype)
+        try:
+            y = KERNELS[name].call(x)
+        except NotImplementedError:
+            continue
+        assert not np.shares_memory(x.numpy(), y.numpy())
+
+
+# --- values of torch 2.13 ---------------------------------------------
+
+@pytest.mark.parametrize("call, given, expected", [
+    ("floor", [-0.5, 1.5, inf, nan, -0.0], [-1, 1, inf, nan, -0.0]),
+    ("ceil", [-0.5, 1.5, -inf], [-0.0, 2, -inf]),
+    ("trunc", [-1.5, 1.5, -0.5], [-1, 1, -0.0]),
+    ("round", [0.5, 1.5, 2.5, -0.5, inf], [0, 2, 2, -0.0, inf]),
+    ("frac", [-1.5, 1.25, -1.0], [-0.5, 0.25, 0.0]),
+    ("relu", [-1.0, nan, -0.0, 2.0], [0.0, nan, -0.0, 2.0]),
+    ("square", [-3.0, inf], [9, inf]),
+    ("reciprocal", [0.0, -0.0, 4.0, inf], [inf, -inf, 0.25, 0.0]),
+    ("rsqrt", [0.0, 4.0, -1.0, inf], [inf, 0.5, nan, 0.0]),
+    ("log", [0.0, -0.0, -1.0, inf, 1.0], [-inf, -inf, nan, inf, 0.0]),
+    ("log1p", [-1.0, -2.0, 0.0], [-inf, nan, 0.0]),
+    ("atanh", [1.0, -1.0, 2.0, 0.0], [inf, -inf, nan, 0.0]),
+    ("acosh", [1.0, 0.5, inf], [0.0, nan, inf]),
+    ("sin", [inf, 0.0, -0.0], [nan, 0.0, -0.0]),
+    ("sinh", [-1000.0, 1000.0], [-inf, inf]),
+    ("cosh", [-1000.0, 1000.0], [inf, inf]),
+    ("expm1", [-inf, 1000.0], [-1.0, inf]),
+    ("sigmoid", [-1000.0, 0.0, 1000.0, nan], [0.0, 0.5, 1.0, nan]),
+    ("sinc", [0.0, 0.5, inf], [1.0, 0.6366197466850281, nan]),
+    ("logit", [0.0, 0.5, 1.0, 2.0, nan], [-inf, 0.0, inf, nan, nan]),
+    ("lgamma", [0.0, -1.0, 1.0, -0.5, -inf, 1e10],
+     [inf, inf, 0.0, 1.2655121088027954, inf, 220258516992.0]),
+    ("digamma", [0.0, -0.0, -1.0, 1.0, -2.5, 10.0, -inf],
+     [-inf, inf, nan, -0.5772156715393066, 1.1031566858291626,
+      2.2517526149749756, nan]),
+    ("erf", [0.5, -inf, nan], [0.5204998850822449, -1.0, nan]),
+    ("erfc", [10.0, -inf], [2.0884876e-45, 2.0]),
+    ("erfinv", [0.0, 1.0, -1.0, 2.0, 0.5, -0.9999899864196777],
+     [0.0, inf, -inf, nan, 0.4769362807273865, -3.1232056617736816]),
+    ("signbit", [-0.0, 0.0, -inf, 2.0], [True, False, True, False]),
+    ("isposinf", [inf, -inf, nan], [True, False, False]),
+    ("isneginf", [inf, -inf, nan], [False, True, False]),
+    ("isfinite", [inf, 1.0, nan], [False, True, False]),
+    ("nan_to_num", [nan, inf, -inf, 1.0],
+     [0.0, 3.4028234663852886e+38, -3.4028234663852886e+38, 1.0]),
+    ("logical_not", [0.0, -0.0, nan, 2.0], [True, True, False, False]),
+])
+def test_functions_of_one_float(device, call, given, expected):
+    x = lamina.tensor(given, device=device)
+    found = getattr(x, call)().tolist()
+    assert [math.copysign(1, v) for v in found if v == 0] == [
+        math.copysign(1, v) for v in expected if v == 0]
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-44)
+    assert getattr(lamina, call)(x).dtype is (
+        lamina.bool if isinstance(expected[0], bool) else lamina.float32)
+
+
+@pytest.mark.parametrize("call, a, b, expected", [
+    ("floor_divide", [1.0, -1.0, 0.0, inf, 5.0, -5.0, 1.0],
+     [0.0, 0.0, 0.0, 2.0, inf, inf, 0.1], [inf, -inf, nan, nan, 0, -1, 9]),
+    ("floor_divide", [-7, 7, 7, -7], [2, -2, 2, -2], [-4, -4, 3, 3]),
+    ("remainder", [5.0, -5.0, 5.0, -5.0, -0.0, inf, 1.0, -1.0],
+     [3.0, 3.0, -3.0, -3.0, 3.0, 2.0, inf, inf],
+     [2, 1, -1, -2, -0.0, nan, 1, inf]),
+    ("remainder", [5, -5, 5, -5], [3, 3, -3, -3], [2, 1, -1, -2]),
+    ("fmod", [5.0, -5.0, 5.0, -0.0, inf, 1.0],
+     [3.0, 3.0, -3.0, 3.0, 2.0, inf], [2, -2, 2, -0.0, nan, 1]),
+    ("fmod", [5, -5, 5, -5], [-3, 3, 3, -3], [2, -2, 2, -2]),
+    ("bitwise_left_shift", [1, -8, 255, 1], [1, 2, 70, -1], [2, -32, 0, 0]),
+    ("bitwise_right_shift", [1, -8, 255, -8], [1, 2, 70, -1],
+     [0, -2, 0, -1]),
+    ("maximum", [nan, 1.0, 2.0], [1.0, nan, 3.0], [nan, nan, 3]),
+    ("fmax", [nan, 1.0, nan], [1.0, nan, nan], [1, 1, nan]),
+    ("fmin", [nan, 1.0, 2.0], [1.0, nan, 1.0], [1, 1, 1]),
+    ("heaviside", [-1.0, 0.0, 1.0, nan, -0.0], [0.5] * 5,
+     [0, 0.5, 1, 0, 0.5]),
+    ("copysign", [1.0, -2.0, 0.0], [-0.0, 3.0, -1.0], [-1, 2, -0.0]),
+    ("xlogy", [0.0, 0.0, 1.0, 2.0, 0.0], [0.0, nan, 0.0, inf, inf],
+     [0, nan, -inf, inf, 0]),
+    ("logaddexp", [inf, -inf, 1000.0, nan], [inf, -inf, 1000.0, 1.0],
+     [inf, -inf, 1000.6931762695312, nan]),
+    ("logaddexp2", [-inf, 1000.0], [inf, 1000.0], [inf, 1001]),
+    ("ldexp", [1.0, 3.0, 0.0], [10, 200, 200], [1024, inf, nan]),
+    ("gcd", [-4, 0, 6], [6, 0, 0], [2, 0, 6]),
+    ("lcm", [-4, 0, 6], [6, 0, 0], [12, 0, 0]),
+    ("atan2", [0.0, -0.0, 1.0], [-1.0, -1.0, 0.0],
+     [math.pi, -math.pi, math.pi / 2]),
+])
+def test_functions_of_two(device, call, a, b, expected):
+    x, y = lamina.tensor(a, device=device), lamina.tensor(b, device=device)
+    found = getattr(x, call)(y).tolist()
+    assert [math.copysign(1, v) for v in found if v == 0] == [
+        math.copysign(1, v) for v in expected if v == 0]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_rounding_modes(device):
+    x = lamina.tensor([7, -7, 1], device=device)
+    assert x.div(2, rounding_mode="trunc").tolist() == [3, -3, 0]
+    assert x.div(2, rounding_mode="floor").tolist() == [3, -4, 0]
+    assert x.div(2, rounding_mode=None).tolist() == [3.5, -3.5, 0.5]
+    assert x.div(2, rounding_mode="floor").dtype is lamina.int64
+    assert x.div_(2, rounding_mode="floor").tolist() == [3, -4, 0]
+    one = lamina.tensor([1.0, inf, -0.0], device=device)
+    assert one.div(0.1, rounding_mode="trunc")[0].item() == 10
+    assert one.div(0.1, rounding_mode="floor")[0].item() == 9
+    with pytest.raises(RuntimeError, match="'up'"):
+        one.div(2, rounding_mode="up")
+    truth = lamina.tensor([True], device=device)
+    with pytest.raises(NotImplementedError, match="bool"):
+        truth.div(truth, rounding_mode="floor")
+    assert one.round(decimals=2).tolist() == [1, inf, 0]
+    assert lamina.tensor([1.2345, -2.675], device=device).round(
+        decimals=2).tolist() == pytest.approx([1.23, -2.68])
+    assert lamina.tensor([123.0, 155.0], device=device).round(
+        decimals=-1).tolist() == [120, 160]
+    small = lamina.tensor([120], dtype=lamina.int8, device=device)
+    assert (small // lamina.tensor([-27], dtype=lamina.int8,
+                                   device=device)).tolist() == [-5]
+
+
+@pytest.mark.parametrize("call", ["floor_divide", "remainder", "fmod"])
+def test_an_integer_divided_by_zero_is_an_error(device, call):
+    x = lamina.tensor([1, 2], device=device)
+    with pytest.raises(RuntimeError, match="zero"):
+        getattr(x, call)(lamina.tensor([1, 0], device=device))
+    with pytest.raises(RuntimeError, match="zero"):
+        getattr(x, call)(0)
+
+
+# --- choices ----------------------------------------------------------
+
+def test_clamp(device):
+    x = lamina.tensor([nan, 1.0, 5.0], device=device)
+    assert same(x.clamp(2, 1).tolist(), [nan, 1, 1])
+    assert same(x.clip(max=2).tolist(), [nan, 1, 2])
+    assert same(x.clamp(min=nan).tolist(), [nan] * 3)
+    whole = lamina.tensor([1, 2, 3], device=device)
+    assert whole.clamp(min=1.5).tolist() == [1.5, 2, 3]
+    assert whole.clamp(max=lamina.tensor([2.0], device=device)).tolist() == [
+        1, 2, 2]
+    assert whole.clamp_min_(2).tolist() == [2, 2, 3]
+    with pytest.raises(RuntimeError, match="at least one"):
+        whole.clamp()
+    with pytest.raises(TypeError, match="both"):
+        whole.clamp(whole, 2)
+    with pytest.raises(RuntimeError, match="float32.*int64"):
+        whole.clamp_(min=1.5)
+    with pytest.raises(RuntimeError, match="300"):
+        whole.to(lamina.uint8).clamp(max=300)
+    with pytest.raises(NotImplementedError, match="bool"):
+        (whole > 1).clamp(min=False)
+
+
+def test_masked_fill(device):
+    x = lamina.tensor([1, 2], device=device)
+    mask = lamina.tensor([True, False], device=device)
+    assert x.masked_fill(mask, 1.5).tolist() == [1, 2]
+    assert x.masked_fill(mask, lamina.tensor(3.5, device=device)
+                         ).tolist() == [3, 2]
+    assert x.masked_fill(mask, 7).dtype is lamina.int64
+    assert x[:1].masked_fill(mask, 0).tolist() == [0, 1]
+    with pytest.raises(RuntimeError, match=r"\[2\].*\[1\]"):
+        x[:1].masked_fill_(mask, 0)
+    with pytest.raises(RuntimeError, match="mask must be a bool.*int64"):
+        x.masked_fill(x, 0)
+    with pytest.raises(RuntimeError, match=r"no dimensions.*\[1\]"):
+        x.masked_fill(mask, lamina.tensor([1], device=device))
+    with pytest.raises(RuntimeError, match="300"):
+        x.to(lamina.uint8).masked_fill(mask, 300)
+    with pytest.raises(RuntimeError, match="one element in memory"):
+        lamina.zeros(2, device=device).expand(2, 2).masked_fill_(mask, 1)
+    assert x.masked_fill_(mask, 9).tolist() == [9, 2]
+
+
+def test_mixtures(device):
+    a, b = (lamina.tensor(v, device=device) for v in ([1.0, 1.0], [3.0, inf]))
+    assert same(a.lerp(b, 0.5).tolist(), [2, nan])
+    assert same(a.lerp(b, 1.0).tolist(), [3, nan])
+    assert a[:1].lerp(b[:1], 1).tolist() == [3]
+    with pytest.raises(RuntimeError, match="float32 and lamina.float64"):
+        a.lerp(b.double(), 0.5)
+    with pytest.raises(NotImplementedError, match="int64"):
+        a.long().lerp(b.long(), 0.5)
+    one, two, three = (lamina.tensor([v], device=device) for v in (1, 2, 3))
+    assert one.addcmul(two, three, value=2).tolist() == [13]
+    assert one.addcmul(two, three, value=2.5).tolist() == [13]
+    assert one.float().addcdiv(two.float(), three).tolist() == (
+        pytest.approx([5 / 3]))
+    with pytest.raises(RuntimeError, match="addcdiv.*float"):
+        one.float().addcdiv(two, three)
+
+
+def test_triangles(device):
+    x = lamina.arange(1, 13, device=device).view(2, 3, 2).transpose(0, 2)
+    array = np.arange(1, 13).reshape(2, 3, 2).transpose(2, 1, 0)
+    for k in (-4, -1, 0, 1, 4):
+        for name in ("tril", "triu"):
+            found = getattr(lamina, name)(x, k)
+            assert found.tolist() == getattr(np, name)(array, k).tolist()
+            assert found.is_contiguous()
+    assert lamina.ones(2, 2, dtype=lamina.bool, device=device).tril_(
+        ).tolist() == [[True, False], [True, True]]
+    with pytest.raises(RuntimeError, match=r"2 dimensions.*\[3\]"):
+        lamina.zeros(3, device=device).tril()
+    assert lamina.empty(3, 4, device="meta").triu().shape == (3, 4)
+
+
+def test_closeness(device):
+    a = lamina.tensor([inf, inf, nan, 1.0], device=device)
+    b = lamina.tensor([inf, -inf, nan, inf], device=device)
+    assert a.isclose(b, equal_nan=True).tolist() == [True, False, True, False]
+    assert a.isclose(b).tolist() == [True, False, False, False]
+    x, y = (lamina.tensor(v, device=device) for v in ([1, 2], [1, 3]))
+    assert x.isclose(y, atol=1).tolist() == [True, True]
+    assert x.isclose(y).tolist() == [True, False]
+    assert (x > 1).isclose(x > 5, atol=1).tolist() == [True, True]
+    assert lamina.allclose(x, y, atol=1) is True
+    assert lamina.allclose(x, y) is False
+    assert x.equal(y) is False and x.equal(x.float()) is True
+    assert x.equal(x[:1]) is False
+    with pytest.raises(RuntimeError, match="float32 and lamina.int64|int64"):
+        x.isclose(y.float())
+    with pytest.raises(RuntimeError, match="-1"):
+        x.isclose(y, rtol=-1)
+
+
+def test_isin(device):
+    x = lamina.tensor([[1.0, nan], [3.0, 4.0]], device=device)
+    few = lamina.tensor([3, 1], device=device)
+    assert lamina.isin(x, few).tolist() == [[True, False], [True, False]]
+    assert lamina.isin(x, 4, invert=True).tolist() == [[True, True],
+                                                       [True, False]]
+    assert lamina.isin(3, x).tolist() is True
+    assert lamina.isin(x, lamina.tensor([nan], device=device)
+                       ).tolist() == [[False] * 2] * 2
+    with pytest.raises(RuntimeError, match="bools"):
+        lamina.isin(few > 1, few > 1)
+    with pytest.raises(TypeError):
+        lamina.isin(1, 2)
+
+
+# --- who may be a number, and second names ----------------------------
+
+@pytest.mark.parametrize("name", [
+    "maximum", "minimum", "atan2", "logical_and", "heaviside", "fmax",
+    "fmin", "hypot", "logaddexp", "ldexp", "gcd", "lcm"])
+def test_no_numbers_in_place_of_tensors(name):
+    x = lamina.tensor([1, 2])
+    for args in ((x, 1), (1, x)):
+        with pytest.raises(TypeError, match="must be a Tensor, not int"):
+            getattr(lamina, name)(*args)
+
+
+@pytest.mark.parametrize("name", ["eq", "lt", "fmod", "copysign", "rsub"])
+def test_a_number_on_the_right_only(name):
+    x = lamina.tensor([1, 2])
+    getattr(lamina, name)(x, 1)
+    with pytest.raises(TypeError, match="'self' must be a Tensor, not int"):
+        getattr(lamina, name)(1, x)
+
+
+def test_second_names():
+    x = lamina.tensor([-1.5, 0.5])
+    for one, two in (("absolute", "abs"), ("fix", "trunc"), ("sgn", "sign"),
+                     ("negative", "neg"), ("arctan", "atan")):
+        assert getattr(x, one)().tolist() == getattr(x, two)().tolist()
+    assert lamina.multiply(x, 2, out=lamina.empty(0)).tolist() == [-3, 1]
+    assert lamina.true_divide(x, 2).tolist() == [-0.75, 0.25]
+    assert x.divide(0.5, rounding_mode="floor").tolist() == [-3, 1]
+    assert lamina.greater_equal(x, 0.5).tolist() == [False, True]
+    assert x.clone().negative_().tolist() == [1.5, -0.5]
+
+
+def test_more_signs(device):
+    x = lamina.tensor([3, 5], device=device)
+    assert (7 // x).tolist() == [2, 1] and (x // 2).tolist() == [1, 2]
+    assert (-7 % x).tolist() == [2, 3] and (x % 2).tolist() == [1, 1]
+    assert (2 & x).tolist() == [2, 0] and (x | 8).tolist() == [11, 13]
+    assert (1 ^ x).tolist() == [2, 4] and (~x).tolist() == [-4, -6]
+    assert (1 << x).tolist() == [8, 32] and (256 >> x).tolist() == [32, 8]
+    assert (+x).tolist() == [3, 5] and abs(-x).tolist() == [3, 5]
+    x //= 2
+    x <<= 3
+    x |= 1
+    assert x.tolist() == [9, 17]
+    truth = x > 10
+    assert (~truth).tolist() == [True, False]
+    assert (truth & True).dtype is lamina.bool
+    assert (truth | 1).tolist() == [1, 1]
+    with pytest.raises(TypeError, match="float32"):
+        ~x.float()
+    with pytest.raises(NotImplementedError, match="float32"):
+        x & 1.5
+    with pytest.raises(RuntimeError, match="bool"):
+        +truth
+    assert x.__rand__("a") is NotImplemented
+
+
+def test_float_power(device):
+    x = lamina.tensor([2], device=device)
+    assert x.float_power(-1).tolist() == [0.5]
+    assert lamina.float_power(2, x).dtype is lamina.float64
+    y = lamina.tensor([2.0], dtype=lamina.float64, device=device)
+    assert y.float_power_(3).tolist() == [8]
+    with pytest.raises(RuntimeError, match="float32"):
+        x.float().float_power_(2)
+
+
+def test_an_exponent_of_a_half(device):
+    """The number is the square root; an element of a tensor is pow."""
+    x = lamina.tensor([-inf, -0.0, 4.0], device=device)
+    half = lamina.tensor(0.5, device=device)
+    assert same((x ** 0.5).tolist(), [nan, -0.0, 2])
+    assert same((x ** half).tolist(), [inf, 0.0, 2])
+    assert same(x.float_power(0.5).tolist(), [nan, -0.0, 2])
+
+
+def test_half_precision_limits(device):
+    for dtype, top in ((lamina.float16, 65504.0),
+                       (lamina.bfloat16, 3.3895313892515355e+38)):
+        x = lamina.tensor([inf, -inf], dtype=dtype, device=device)
+        assert x.nan_to_num().tolist() == [top, -top]
+        assert x.nan_to_num_().tolist() == [top, -top]
 
 
 # --- declared here ----------------------------------------------------

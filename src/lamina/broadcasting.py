@@ -723,9 +723,11 @@ for device, make in {
         impl("div.Tensor_mode", device)(by_mode(make))
 
 
-def ieee_pow(a, b):
+def ieee_pow(a, b, root=False):
     """a ** b: floats as the hardware's pow, integers exactly, of which the
     last 64 bits are kept."""
+    if root:
+        return ieee_sqrt(a)
     if isinstance(a, int):
         if b < 0:                       # the whole part of 1 / a ** -b
             return {1: 1, -1: -1 if b % 2 else 1}.get(a, 0)
@@ -740,7 +742,12 @@ def ieee_pow(a, b):
         return math.copysign(inf, a) if b % 2 == 1 else inf
 
 
-def numpy_pow(a, b):
+def numpy_pow(a, b, root=False):
+    if root:
+        return np.sqrt(a)
+    if a.dtype.kind == "f" and b.size == 1 and np.all(b == 0.5):
+        # NumPy takes the root for any single 0.5, also at -inf and -0.0
+        return np.where(a == -inf, inf, np.abs(np.sqrt(a))) + 0 * b
     if a.dtype.kind != "i" or not np.any(np.less(b, 0)):
         return np.power(a, b)
     unit = np.where(np.abs(a) == 1, a ** (b % 2), 0)
@@ -761,14 +768,20 @@ def check_pow(inputs, met, parameters):
                 f"pow(): integers to the power of {exponent} are fractions; "
                 f"make the tensor a float: x.to(lamina.float32)")
         element(met, exponent)
+    return is_root(inputs, met, parameters)
+
+
+def is_root(inputs, met, parameters):
+    """A number 0.5 means the square root, which differs at -inf, -0.0."""
+    return [not isinstance(inputs[1], Tensor) and inputs[1] == 0.5]
 
 
 elementwise("pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
             "self to the power of exponent.", ieee_pow, numpy_pow,
             numbers=True, check=check_pow)
 elementwise("float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> "
-            "Tensor", "pow in float64.", ieee_pow, np and np.power, "double",
-            numbers=True, inplace=False)
+            "Tensor", "pow in float64.", ieee_pow, numpy_pow, "double",
+            numbers=True, inplace=False, check=is_root)
 define("float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> "
        "Tensor(a!)", "pow in float64, in place.", numbers=["exponent"],
        composite=lambda self, exponent: in_double(self).pow_(exponent))
@@ -1382,10 +1395,12 @@ def check_isin(elements, test_elements):
     met = result_type(elements, test_elements)
     if met is bool_:
         raise RuntimeError("isin() has no meaning for bools")
-    device = next(x.device for x in (elements, test_elements)
-                  if isinstance(x, Tensor))
+    devices = [x.device for x in (elements, test_elements)
+               if isinstance(x, Tensor)]
+    if not devices:
+        raise TypeError("isin(): at least one argument must be a Tensor")
     return [x.to(met) if isinstance(x, Tensor) else
-            full((), x, dtype=met, device=device)
+            full((), x, dtype=met, device=devices[0])
             for x in (elements, test_elements)]
 
 
