@@ -410,6 +410,24 @@ def test_a_graph_dies_by_reference_counting():
         gc.enable()
 
 
+def test_a_result_is_one_object():
+    """For the garbage collector: no tuples, no closures, no dictionary."""
+    a, b = Value(1.0), Value(2.0)
+    for f in (lambda: a + b, lambda: a * b, lambda: a / b, lambda: 2 - a,
+              lambda: a.tanh(), lambda: a ** 2):
+        f()
+        gc.collect()
+        gc.disable()
+        try:
+            before = gc.get_objects()
+            result = f()
+            after = gc.get_objects()
+        finally:
+            gc.enable()
+        # the list `before` is new as well
+        assert len(after) - len(before) <= 2, result
+
+
 def test_values_have_no_dictionary():
     assert not hasattr(Value(1.0), "__dict__")
     assert not hasattr(Dual(1.0), "__dict__")

@@ -6,8 +6,10 @@
 What it returns is HTML with an SVG picture, a style and a small script, all
 in one piece: it works in JupyterLab and in a page without a kernel, with
 the buttons and with the arrow keys. Every state is said in words and signs
-as well as in colour. Where scripts do not run, the first picture and a
-table of all steps are there.
+as well as in colour. Where scripts do not run, or a notebook is not trusted
+yet, the first picture (an <img>, which is let through) and a table of all
+steps are there; the script makes the buttons, and a picture that it can
+change out of the first one.
 
 The protocol. A node has
 
@@ -25,6 +27,7 @@ on the edge) and `show(g)` (a gradient as text). Gradients are added with
 import hashlib
 import json
 import re
+import urllib.parse
 from xml.sax.saxutils import escape
 
 from course.figures import CARD, INK, SANS, SOFT, _flow, _render, _short
@@ -210,21 +213,18 @@ def _page(nodes, steps, names):
     rows = "\n".join(
         f"<tr><td>{_when(i, steps)}</td><td>{escape(s['words'])}</td></tr>"
         for i, s in enumerate(steps))
-    legend = "".join(f"<span><b>{SIGNS[s]}</b> {WORDS[s]}</span>"
-                     for s in SIGNS)
-    buttons = "".join(
-        f'<button type="button" data-go="{go}" aria-label="{label}">'
-        f"{text}</button>"
-        for go, text, label in (
-            ("first", "First", "First step"), ("back", "\u25c0 Back", "Step back"),
-            ("next", "Next \u25b6", "Next step"), ("last", "Last", "Last step")))
+    legend = "&ensp; ".join(f"<span><b>{SIGNS[s]}</b> {WORDS[s]}</span>"
+                            for s in SIGNS)
+    words = escape(steps[0]["words"])
+    source = urllib.parse.quote(picture, safe=" =:/;,.(){}")
     return f"""<div class="lamina-stepper" data-stepper="{ident}" \
 data-lm-suppress-shortcuts="true" role="group" tabindex="0" \
 aria-label="Backward step by step: arrow keys, Home and End move">
 <style>{STYLE}</style>
-<div class="bar" hidden>{buttons}<span class="place"></span></div>
-<div class="picture">{picture}</div>
-<p class="words" aria-live="polite">{escape(steps[0]["words"])}</p>
+<div class="bar"></div>
+<div class="picture"><img alt="The graph. {words}" \
+src="data:image/svg+xml,{source}"></div>
+<p class="words" aria-live="polite">{words}</p>
 <p class="legend">{legend}</p>
 <details open><summary>All steps in words</summary>
 <table><thead><tr><th>Step</th><th>What happens</th></tr></thead><tbody>
@@ -271,9 +271,10 @@ def _picture(nodes, steps):
     width, height = (float(n) for n in box.groups())
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" '
-        f'width="{width * 1.25:.0f}" height="{height * 1.25:.0f}" '
+        f'class="lamina-steps" width="{width * 1.25:.0f}" height="{height * 1.25:.0f}" '
         f'viewBox="0 0 {width:g} {height:g}">\n'
         f"<title>Computation graph with its gradients</title>\n"
+        f"<style>{DRAWN}</style>\n"
         f'<g transform="translate({shift})" font-family="{SANS}" '
         f'font-size="12" text-anchor="middle">\n'
         + "\n".join(parts) + "\n</g></svg>")
@@ -339,7 +340,7 @@ STYLE = f"""
 .lamina-stepper:focus-visible {{ outline: 3px solid #1f5c8b; }}
 .lamina-stepper .bar {{ display: flex; flex-wrap: wrap; gap: 6px;
   align-items: center; margin: 0 0 8px; }}
-.lamina-stepper .bar[hidden] {{ display: none; }}
+.lamina-stepper .bar:empty {{ display: none; }}
 .lamina-stepper button {{ font: inherit; color: {INK}; background: #f2f4f6;
   border: 1px solid #6b6b6b; border-radius: 4px; padding: 3px 10px;
   cursor: pointer; min-width: 34px; min-height: 30px; }}
@@ -348,11 +349,11 @@ STYLE = f"""
   border-style: dashed; cursor: default; }}
 .lamina-stepper .place {{ color: {SOFT}; margin-left: 6px; }}
 .lamina-stepper .picture {{ overflow-x: auto; }}
-.lamina-stepper .picture svg {{ max-width: 100%; min-width: 460px;
+.lamina-stepper .picture > * {{ max-width: 100%; min-width: 460px;
   height: auto; display: block; margin: 0 auto; }}
 .lamina-stepper p {{ color: {INK}; margin: 8px 0; font: inherit; }}
 .lamina-stepper .words {{ min-height: 2.9em; }}
-.lamina-stepper .legend {{ display: flex; flex-wrap: wrap; gap: 2px 16px;
+.lamina-stepper .legend {{ display: flex; flex-wrap: wrap; gap: 2px 3px;
   font-size: 13px; color: {SOFT}; }}
 .lamina-stepper summary {{ cursor: pointer; color: {INK}; }}
 .lamina-stepper table {{ border-collapse: collapse; margin: 6px 0;
@@ -361,26 +362,31 @@ STYLE = f"""
   padding: 3px 8px; text-align: left; vertical-align: top; color: {INK};
   background: {CARD}; white-space: normal; }}
 .lamina-stepper tr[aria-current] td {{ font-weight: bold; }}
-.lamina-stepper rect {{ fill: #ffffff; stroke: #6b6b6b; }}
-.lamina-stepper text {{ fill: {INK}; }}
-.lamina-stepper .name {{ font-weight: bold; }}
-.lamina-stepper .grad, .lamina-stepper .moves .share {{ fill: #8a3a00;
-  font-weight: bold; }}
-.lamina-stepper .edge path {{ fill: none; stroke: #6b6b6b; }}
-.lamina-stepper .edge polygon {{ fill: #6b6b6b; stroke: #6b6b6b; }}
-.lamina-stepper .share {{ font-size: 11px; fill: {SOFT};
-  stroke: {CARD}; stroke-width: 3px; paint-order: stroke; }}
-.lamina-stepper .moves path {{ stroke: #8a3a00; stroke-width: 2.6;
-  stroke-dasharray: 6 3; }}
-.lamina-stepper [data-state=none] rect {{ stroke-dasharray: 2 3; }}
-.lamina-stepper [data-state=none] .grad {{ fill: {SOFT};
-  font-weight: normal; }}
-.lamina-stepper [data-state=some] rect {{ stroke-dasharray: 7 3;
-  stroke-width: 1.8; fill: #fff8e0; }}
-.lamina-stepper [data-state=now] rect {{ stroke: {INK}; stroke-width: 3.2;
-  fill: #ffe2a8; }}
-.lamina-stepper [data-state=done] rect {{ fill: #e3f1f5; }}
 @media print {{ .lamina-stepper .bar {{ display: none; }} }}
+"""
+
+# Of the picture: inside it, since it may stand alone.
+DRAWN = f"""
+.lamina-steps {{ background: {CARD}; }}
+.lamina-steps rect {{ fill: #ffffff; stroke: #6b6b6b; }}
+.lamina-steps text {{ fill: {INK}; }}
+.lamina-steps .name {{ font-weight: bold; }}
+.lamina-steps .grad, .lamina-steps .moves .share {{ fill: #8a3a00;
+  font-weight: bold; }}
+.lamina-steps .edge path {{ fill: none; stroke: #6b6b6b; }}
+.lamina-steps .edge polygon {{ fill: #6b6b6b; stroke: #6b6b6b; }}
+.lamina-steps .share {{ font-size: 11px; fill: {SOFT};
+  stroke: {CARD}; stroke-width: 3px; paint-order: stroke; }}
+.lamina-steps .moves path {{ stroke: #8a3a00; stroke-width: 2.6;
+  stroke-dasharray: 6 3; }}
+.lamina-steps [data-state=none] rect {{ stroke-dasharray: 2 3; }}
+.lamina-steps [data-state=none] .grad {{ fill: {SOFT};
+  font-weight: normal; }}
+.lamina-steps [data-state=some] rect {{ stroke-dasharray: 7 3;
+  stroke-width: 1.8; fill: #fff8e0; }}
+.lamina-steps [data-state=now] rect {{ stroke: {INK}; stroke-width: 3.2;
+  fill: #ffe2a8; }}
+.lamina-steps [data-state=done] rect {{ fill: #e3f1f5; }}
 """
 
 SCRIPT = """
@@ -390,6 +396,21 @@ SCRIPT = """
     root.setAttribute('data-ready', '');
     const {steps, signs} = JSON.parse(
       root.querySelector('script[type="application/json"]').textContent);
+    const image = root.querySelector('.picture img');
+    image.outerHTML = decodeURIComponent(image.getAttribute('src')
+      .slice('data:image/svg+xml,'.length));
+    const bar = root.querySelector('.bar');
+    for (const [name, text, label] of [
+        ['first', 'First', 'First step'], ['back', '\u25c0 Back', 'Step back'],
+        ['next', 'Next \u25b6', 'Next step'], ['last', 'Last', 'Last step']]) {
+      const button = document.createElement('button');
+      Object.assign(button, {type: 'button', textContent: text});
+      button.dataset.go = name;
+      button.setAttribute('aria-label', label);
+      bar.append(button);
+    }
+    const where = bar.appendChild(document.createElement('span'));
+    where.className = 'place';
     const all = query => [...root.querySelectorAll(query)];
     const rows = all('tbody tr'), last = steps.length - 1;
     let at = 0;
@@ -408,8 +429,7 @@ SCRIPT = """
         const label = edge.querySelector('.share');
         if (label) label.textContent = share ?? label.dataset.rest;
       }
-      const place = 'Step ' + at + ' of ' + last;
-      root.querySelector('.place').textContent = place;
+      where.textContent = 'Step ' + at + ' of ' + last;
       root.querySelector('.words').textContent = words;
       rows.forEach((row, i) => i === at ?
         row.setAttribute('aria-current', 'step') :
@@ -433,7 +453,6 @@ SCRIPT = """
       event.stopPropagation();
       go[name]();
     });
-    root.querySelector('.bar').hidden = false;
     root.querySelector('details').open = false;
     show(0);
   }
