@@ -392,16 +392,16 @@ scattering("scatter_add(Tensor self, int dim, Tensor index, Tensor src) "
            np and np.add.at)
 
 
-def merge(old, new, better):
+def better_of(old, new, better):
     """One of two elements; nan wins."""
     return old if old != old or better(old, new) else new
 
 
 MERGES = {          # reduce=: (kernel, in Python, in NumPy)
     "prod": ("_scatter_prod", operator.mul, np and np.multiply.at),
-    "amax": ("_scatter_amax", lambda a, b: merge(a, b, operator.gt),
+    "amax": ("_scatter_amax", lambda a, b: better_of(a, b, operator.gt),
              np and np.maximum.at),
-    "amin": ("_scatter_amin", lambda a, b: merge(a, b, operator.lt),
+    "amin": ("_scatter_amin", lambda a, b: better_of(a, b, operator.lt),
              np and np.minimum.at)}
 for name, python, numpy in MERGES.values():
     scattering(f"{name}(Tensor self, int dim, Tensor index, Tensor src) "
