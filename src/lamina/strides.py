@@ -560,7 +560,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False):
     """
     dtype = as_dtype(dtype)
     keep = element
-    if hasattr(data, "__array_interface__") or isinstance(data, Tensor):
+    if isinstance(data, Tensor) or hasattr(data, "__array_interface__"):
         name = getattr(data.dtype, "name", None)
         if dtype is None and name not in dtypes:
             raise TypeError(f"tensor(): no dtype for {name}; one of "
@@ -725,16 +725,24 @@ def geometric(function):
     """
     @functools.wraps(function)
     def lifted(x, *args, **kwargs):
-        if isinstance(x, Geometry):
+        if type(x) is Geometry:
             return function(x, *args, **kwargs)
         return view_of(x, function(x.geometry, *args, **kwargs))
     return method(lifted)
 
 
+_blank = Tensor.__new__
+
+
 def view_of(x, geometry, dtype=None):
     """A tensor with another geometry on x's storage."""
-    view = Tensor(x.storage, geometry, dtype or x.dtype)
+    view = _blank(Tensor)           # without __init__: it is made often
+    view.storage = storage = x.storage
+    view.geometry = geometry
+    view.dtype = dtype = dtype or x.dtype
     view._base = x if x._base is None else x._base
+    view.keys = storage.device.bit | dtype.bit
+    view.array = view.autograd = None
     return view
 
 
@@ -876,32 +884,20 @@ def narrow(x, dim, start, length):
                     x.offset + start * x.strides[d])
 
 
-def _expand_items(items, ndim):
-    """The items of an index with its `...` written out as full slices."""
-    items = items if type(items) is tuple else (items,)
+def _left_to_dots(items, k, d, ndim):
+    """How many dimensions, from d on, the `...` at items[k] stands for."""
+    named = sum(item is not None and item is not ...
+                for item in items[k + 1:])
+    if d + named > ndim:
+        _too_many(items, ndim)
+    return ndim - d - named
+
+
+def _too_many(items, ndim):
     named = sum(item is not None and item is not ... for item in items)
-    if named > ndim:
-        raise IndexError(
-            f"too many indices: {named} for a tensor of {ndim} dimensions"
-            + ("" if ndim else "; its number is item()"))
-    if not any(item is ... for item in items):
-        return items
-    at = next(k for k, item in enumerate(items) if item is ...)
-    fill = (slice(None),) * (ndim - named)
-    rest = tuple(i for i in items[at + 1:] if i is not ...)
-    return items[:at] + fill + rest
-
-
-def _slice_steps(item, size):
-    """Where a slice starts, how many indices it takes, and its step."""
-    try:
-        start, stop, step = item.indices(size)
-    except ValueError:
-        step = 0
-    if step <= 0:
-        raise ValueError(f"a slice takes a step of 1 or more; got "
-                         f"{item.step}: storage is read forwards only")
-    return start, max(0, (stop - start + step - 1) // step), step
+    raise IndexError(
+        f"too many indices: {named} for a tensor of {ndim} dimensions"
+        + ("" if ndim else "; its number is item()"))
 
 
 def _index(item):
@@ -911,35 +907,50 @@ def _index(item):
         whole = item.dtype.category == 1 and not item.shape
     if whole and hasattr(item, "__index__"):
         return operator.index(item)
-    raise IndexError(f"an index is made of ints, slices, None and `...`; "
-                     f"got {type(item).__name__}")
+    raise IndexError(f"an index is made of ints, slices, None, `...`, "
+                     f"tensors and lists; got {type(item).__name__}")
+
+
+def _place(item, d, size):
+    """An int counted from the front; IndexError if there is no such one."""
+    index = item if type(item) is int else _index(item)
+    if not -size <= index < size:
+        raise IndexError(f"index {index} is out of range for dimension {d} "
+                         f"of size {size}")
+    return index + size if index < 0 else index
 
 
 @geometric
 def getitem(x, items):
     """x[items] for ints, slices with a positive step, None and `...`."""
-    shape, strides, offset, d = [], [], x.offset, 0
-    for item in _expand_items(items, len(x.shape)):
+    (sizes, steps, offset), shape, strides, d = x, [], [], 0
+    items = items if type(items) is tuple else (items,)
+    for k, item in enumerate(items):
         if item is None:
+            more = sizes[d] * steps[d] if d < len(sizes) else 1
             shape.append(1)
-            strides.append(x.shape[d] * x.strides[d]
-                           if d < len(x.shape) else 1)
-            continue
-        size, stride = x.shape[d], x.strides[d]
-        if isinstance(item, slice):
-            start, length, step = _slice_steps(item, size)
-            offset += start * stride
-            shape.append(length)
-            strides.append(step * stride)
+            strides.append(more)
+        elif item is ...:
+            end = d + _left_to_dots(items, k, d, len(sizes))
+            shape += sizes[d:end]
+            strides += steps[d:end]
+            d = end
+        elif d == len(sizes):
+            _too_many(items, d)
+        elif type(item) is slice:
+            start, stop, step = item.indices(sizes[d])
+            if step < 0:
+                raise ValueError(f"a slice takes a step of 1 or more; got "
+                                 f"{step}: storage is read forwards only")
+            offset += start * steps[d]
+            shape.append((stop - start + step - 1) // step
+                         if stop > start else 0)
+            strides.append(step * steps[d])
+            d += 1
         else:
-            index = _index(item)
-            if not -size <= index < size:
-                raise IndexError(f"index {index} is out of range for "
-                                 f"dimension {d} of size {size}")
-            offset += (index + size if index < 0 else index) * stride
-        d += 1
-    return Geometry(tuple(shape) + x.shape[d:],
-                    tuple(strides) + x.strides[d:], offset)
+            offset += _place(item, d, sizes[d]) * steps[d]
+            d += 1
+    return Geometry((*shape, *sizes[d:]), (*strides, *steps[d:]), offset)
 
 
 Tensor.__getitem__ = getitem
@@ -2077,7 +2088,8 @@ def _as_index(x, item):
     if isinstance(item, (list, tuple, range)):
         # a list of nothing is no float
         item = tensor(item, dtype=None if len(item) else int64)
-    elif isinstance(item, bool) or hasattr(item, "__array_interface__"):
+    elif not isinstance(item, Tensor) and (
+            isinstance(item, bool) or hasattr(item, "__array_interface__")):
         item = tensor(item)
     if not isinstance(item, Tensor):
         return operator.index(item) if hasattr(item, "__index__") else item
