@@ -418,7 +418,7 @@ def test_an_integer_tensor_is_an_index():
     (1.0, IndexError, 'float'),
     ('a', IndexError, 'str'),
     (slice(None, None, -1), ValueError, 'got -1'),
-    (slice(None, None, 0), ValueError, 'got 0'),
+    (slice(None, None, 0), ValueError, 'zero'),
     (slice(0.5, None), TypeError, 'slice indices')])
 def test_what_is_no_index(index, error, says):
     with pytest.raises(error, match=says):
@@ -935,3 +935,635 @@ def test_data_ptr_is_the_first_element_s():
     assert x.data_ptr() == x.untyped_storage().data_ptr()
     assert x[1, 2:].data_ptr() == x.data_ptr() + 12
     assert x[:0].data_ptr() == 0
+
+
+# --- memory formats ----------------------------------------------------
+
+def test_memory_formats():
+    for shape, format, strides in [
+            ((2, 3, 4, 5), lamina.channels_last, (60, 1, 15, 3)),
+            ((2, 3, 4, 5, 6), lamina.channels_last_3d, (360, 1, 90, 18, 3)),
+            ((2, 3), lamina.contiguous_format, (3, 1))]:
+        x = lamina.empty(shape, memory_format=format)
+        assert x.stride() == strides and x.is_contiguous(format)
+    image = lamina.arange(24).view(2, 3, 2, 2)
+    for pixels in (image.clone(memory_format=lamina.channels_last),
+                   image.contiguous(memory_format=lamina.channels_last)):
+        assert pixels.stride() == (12, 1, 6, 3)
+        assert pixels.tolist() == image.tolist()
+        assert not pixels.is_contiguous()
+        assert pixels.contiguous(lamina.channels_last) is pixels
+    assert lamina.zeros_like(
+        image, memory_format=lamina.channels_last).stride() == (12, 1, 6, 3)
+    assert not image.is_contiguous(lamina.channels_last)
+    assert lamina.empty(2, 1, 4, 5).is_contiguous(lamina.channels_last)
+    assert not lamina.empty(2, 3).is_contiguous(lamina.channels_last)
+    x = lamina.zeros(2, 3).t()
+    assert x.clone(memory_format=lamina.contiguous_format).stride() == (2, 1)
+    assert x.clone(memory_format=lamina.preserve_format).stride() == (1, 3)
+    assert repr(lamina.channels_last) == 'lamina.channels_last'
+    assert pickle.loads(pickle.dumps(lamina.channels_last)) is (
+        lamina.channels_last)
+    with pytest.raises(RuntimeError, match='4 dimensions.*has 2'):
+        lamina.empty(2, 3, memory_format=lamina.channels_last)
+    with pytest.raises(RuntimeError, match='preserve_format'):
+        lamina.empty(2, 3, memory_format=lamina.preserve_format)
+
+
+# --- new tensors ---------------------------------------------------------
+
+@pytest.mark.parametrize('args, options, values', [
+    ((3,), {}, [0, 1, 2]), ((1, 4), {}, [1, 2, 3]),
+    ((0, 1, 0.25), {}, [0, 0.25, 0.5, 0.75]), ((5, 0, -2), {}, [5, 3, 1]),
+    ((0.0, -8.000001, -4.0), {'dtype': lamina.int64}, [0, -4]),
+    ((0.5, 4.5), {'dtype': lamina.int64}, [0, 1, 2, 3]),
+    ((254, 258), {'dtype': lamina.uint8}, [254, 255, 0, 1]),
+    ((0, 1, 0.25), {'dtype': lamina.float16}, [0, 0.25, 0.5, 0.75]),
+    ((), {'end': 2}, [0, 1]), ((), {'start': 1, 'end': 3}, [1, 2]),
+    ((True,), {}, [0]), ((2, 2), {}, [])])
+def test_arange_as_pytorch(args, options, values):
+    assert lamina.arange(*args, **options).tolist() == values
+
+
+def test_arange_counts_in_double_precision():
+    assert lamina.arange(0, 1, 0.1).numel() == 10
+    assert lamina.arange(1, 1.3, 0.1).numel() == 4
+    assert lamina.arange(lamina.tensor(3.0)).dtype is lamina.float32
+
+
+@pytest.mark.parametrize('args, options, values', [
+    ((0, 1, 5), {}, [0, 0.25, 0.5, 0.75, 1]), ((3, 9, 1), {}, [3]),
+    ((3, 9, 0), {}, []), ((0, 10, 5), {'dtype': lamina.int64},
+                          [0, 2, 5, 7, 10]),
+    ((0, 9, 4), {'dtype': lamina.int32}, [0, 3, 6, 9]),
+    ((lamina.tensor(0.0), 1, 3), {}, [0, 0.5, 1])])
+def test_linspace(args, options, values):
+    assert lamina.linspace(*args, **options).tolist() == values
+
+
+def test_linspace_ends_on_its_end():
+    for end in (0.1, 1.3, 7e9):
+        assert lamina.linspace(0, end, 7, dtype=lamina.float64).tolist()[-1] == end
+
+
+def test_logspace():
+    assert lamina.logspace(0, 2, 3).tolist() == [1, 10, 100]
+    assert lamina.logspace(0, 3, 4, base=2).tolist() == [1, 2, 4, 8]
+    assert lamina.logspace(0, 2, 3, dtype=lamina.int64).tolist() == [
+        1, 10, 100]
+    assert lamina.logspace(400, 401, 2).tolist() == [math.inf, math.inf]
+
+
+@given(st.integers(0, 4), st.none() | st.integers(0, 4),
+       st.integers(-4, 4), st.sampled_from(DEVICES))
+@quick
+def test_patterns(n, m, offset, where):
+    x = lamina.eye(n, m, dtype=lamina.int64, device=where)
+    assert x.tolist() == np.eye(n, m, dtype=int).tolist()
+    m = n if m is None else m
+    for ours, theirs in [(lamina.tril_indices, np.tril_indices),
+                         (lamina.triu_indices, np.triu_indices)]:
+        x = ours(n, m, offset, device=where)
+        assert x.tolist() == [i.tolist() for i in theirs(n, offset, m)]
+        assert x.dtype is lamina.int64
+
+
+def test_like_and_new():
+    x = lamina.arange(6, dtype=lamina.int32).view(2, 3).t()
+    for y, value in [(lamina.zeros_like(x), 0), (lamina.ones_like(x), 1),
+                     (lamina.full_like(x, 7), 7)]:
+        assert y.dtype is lamina.int32 and y.stride() == (1, 3)
+        assert y.tolist() == [[value] * 2] * 3
+    for y, value in [(x.new_zeros(2), 0), (x.new_ones((2,)), 1),
+                     (x.new_full((2,), 2.5), 2), (x.new_tensor([3, 3]), 3)]:
+        assert y.dtype is lamina.int32 and y.tolist() == [value] * 2
+    assert x.new_empty(2, 0).shape == (2, 0)
+    assert x.new_zeros(2, dtype=lamina.bool_).dtype is lamina.bool_
+    assert x.new_zeros(2, device='meta').device.type == 'meta'
+    assert x.new_empty_strided((2, 3), (1, 2)).stride() == (1, 2)
+    y = lamina.empty_strided((2, 3), (1, 2), dtype=lamina.uint8)
+    assert y.stride() == (1, 2) and y.storage.nbytes() == 6
+
+
+@pytest.mark.parametrize('call, error, says', [
+    (lambda: lamina.arange(2, dtype=lamina.bool_), NotImplementedError,
+     'bool'),
+    (lambda: lamina.arange(0, 2, 0), RuntimeError, 'step must not be 0'),
+    (lambda: lamina.arange(0, 2, 0.5, dtype=lamina.int64), RuntimeError,
+     'got 0.5, which is 0'),
+    (lambda: lamina.linspace(0, 1, -1), RuntimeError, 'got -1'),
+    (lambda: lamina.linspace(0, 1, 3, dtype=lamina.bool_),
+     NotImplementedError, 'bool'),
+    (lambda: lamina.eye(-1), RuntimeError, 'negative'),
+    (lambda: lamina.tril_indices(-1, 2), RuntimeError, 'got -1 rows'),
+    (lambda: lamina.zeros(2, pin_memory=True), RuntimeError, 'pin_memory'),
+    (lambda: lamina.zeros(2, layout='dense'), RuntimeError, 'dense'),
+    (lambda: lamina.zeros(2, what=1), TypeError, 'what'),
+    (lambda: lamina.full(2, 1.0), TypeError, 'got 2'),
+    (lambda: lamina.empty_strided((2,), (1, 1)), RuntimeError, r'\[1, 1\]'),
+])
+def test_what_is_no_new_tensor(call, error, says):
+    with pytest.raises(error, match=says):
+        call()
+
+
+def test_reporting():
+    x = lamina.zeros(2, 3)[:, 0]
+    assert (x.nbytes, x.itemsize, x.element_size()) == (8, 4, 4)
+    assert x.is_same_size(lamina.zeros(2)) and not x.is_same_size(
+        lamina.zeros(3))
+    y = lamina.zeros(2, 3)
+    assert y.is_set_to(y.view(2, 3)) and not y.is_set_to(y.t())
+    assert not y.is_set_to(lamina.zeros(2, 3))
+
+
+# --- further views -------------------------------------------------------
+
+@quick
+@given(layouts(shape=shapes(min_dims=2)), st.data())
+def test_diagonals(layout, data):
+    x, array = layout.on('cpu'), layout.array()
+    a, b = data.draw(st.permutations(range(-x.ndim, 0)))[:2]
+    offset = data.draw(st.integers(-4, 4))
+    assert agrees(x.diagonal(offset, a, b), array.diagonal(offset, a, b))
+    assert x.diagonal(offset, a, b).storage is x.storage
+
+
+@quick
+@given(layouts(shape=shapes(min_dims=1)), st.data())
+def test_windows(layout, data):
+    x, array = layout.on('cpu'), layout.array()
+    d = data.draw(st.integers(-x.ndim, x.ndim - 1))
+    size = data.draw(st.integers(1, max(x.shape[d], 1)))
+    step = data.draw(st.integers(1, 3))
+    assume(size <= x.shape[d])
+    every = np.lib.stride_tricks.sliding_window_view(array, size, d)
+    due = np.moveaxis(np.moveaxis(every, d % x.ndim, 0)[::step], 0,
+                      d % x.ndim)
+    assert agrees(x.unfold(d, size, step), due)
+
+
+@quick
+@given(layouts(shape=shapes(min_dims=1)), st.data())
+def test_moved_dimensions(layout, data):
+    x, array = layout.on('cpu'), layout.array()
+    k = data.draw(st.integers(0, x.ndim))
+    a, b = [tuple(data.draw(st.permutations(range(x.ndim)))[:k])
+            for _ in range(2)]
+    assert agrees(x.movedim(a, b), np.moveaxis(array, a, b))
+    assert agrees(lamina.moveaxis(x, a, b), np.moveaxis(array, a, b))
+    i, j = [data.draw(st.integers(-x.ndim, x.ndim - 1)) for _ in range(2)]
+    for y in (x.swapaxes(i, j), x.swapdims(i, j)):
+        assert agrees(y, array.swapaxes(i, j))
+
+
+@quick
+@given(layouts(shape=shapes(min_dims=1)), st.data())
+def test_pieces(layout, data):
+    x, array = layout.on('cpu'), layout.array()
+    d = data.draw(st.integers(-x.ndim, x.ndim - 1))
+    n, count = x.shape[d], data.draw(st.integers(1, 5))
+    cuts = data.draw(st.lists(st.integers(-6, 6), max_size=3))
+
+    def all_agree(ours, theirs):
+        assert type(ours) is tuple and len(ours) == len(theirs)
+        assert all(map(agrees, ours, theirs))
+        assert all(piece.storage is x.storage for piece in ours)
+
+    all_agree(x.tensor_split(count, d), np.array_split(array, count, d))
+    all_agree(x.tensor_split(cuts, d), np.array_split(array, cuts, d))
+    ends = [*range(count, n, count)]
+    all_agree(x.split(count, d), np.array_split(array, ends, d))
+    if n:
+        step = -(-n // count)
+        all_agree(x.chunk(count, d),
+                  np.array_split(array, [*range(step, n, step)], d))
+    all_agree(x.unbind(d), [np.moveaxis(array, d, 0)[i] for i in range(n)])
+    sizes = [min(1, n), 0, n - min(1, n)]
+    all_agree(x.split(sizes, d), np.array_split(
+        array, np.cumsum(sizes)[:-1].tolist(), d))
+
+
+def test_pieces_by_name():
+    x = lamina.arange(24).view(2, 3, 4)
+    assert [p.shape for p in x.hsplit(3)] == [(2, 1, 4)] * 3
+    assert [p.shape for p in x.vsplit([1])] == [(1, 3, 4)] * 2
+    assert [p.shape for p in x.dsplit(2)] == [(2, 3, 2)] * 2
+    assert [p.tolist() for p in lamina.arange(3).hsplit([1])] == [[0], [1, 2]]
+    cut = lamina.tensor([1, 3])
+    assert [p.numel() for p in lamina.arange(5).tensor_split(cut)] == [1, 2, 2]
+    assert [p.numel() for p in lamina.zeros(0).chunk(3)] == [0, 0, 0]
+    assert [p.numel() for p in lamina.zeros(0).split(0)] == [0]
+    assert len(lamina.zeros(5).chunk(4)) == 3
+
+
+@pytest.mark.parametrize('call, error, says', [
+    (lambda x: x.diagonal(0, 1, -1), RuntimeError, 'same'),
+    (lambda x: x.unfold(0, 3, 1), RuntimeError, 'windows of 3'),
+    (lambda x: x.unfold(0, 1, 0), RuntimeError, 'every 0'),
+    (lambda x: x.movedim((0, 0), (0, 1)), RuntimeError, r'\[0, 0\]'),
+    (lambda x: x.split(0), RuntimeError, 'pieces of 0'),
+    (lambda x: x.split([1, 2]), RuntimeError, r'\[1, 2\]'),
+    (lambda x: x.chunk(0), RuntimeError, 'got 0'),
+    (lambda x: x.tensor_split(0), RuntimeError, 'got 0'),
+    (lambda x: x[0, 0].unbind(), IndexError, 'no dimensions'),
+    (lambda x: x[0, 0].split(1), RuntimeError, 'no dimensions'),
+    (lambda x: x.hsplit(2), RuntimeError, '3 indices are not 2'),
+    (lambda x: x[0].vsplit(1), RuntimeError, 'at least 2'),
+    (lambda x: x.unflatten(1, (2, 2)), RuntimeError, r'\[2, 2\]'),
+    (lambda x: x.unflatten(1, ()), RuntimeError, 'one size'),
+    (lambda x: x[0].adjoint(), RuntimeError, '1 dimension'),
+    (lambda x: x[0].H, RuntimeError, '1 dim'),
+    (lambda x: x.t().view(lamina.uint8), RuntimeError, 'stride 1'),
+    (lambda x: x.view(lamina.float64), RuntimeError, 'multiples of 2'),
+    (lambda x: x[0, 0].view(lamina.float64), RuntimeError, 'shape'),
+    (lambda x: lamina.broadcast_tensors(x, lamina.zeros(2)), RuntimeError,
+     r'\[2, 3\], \[2\]'),
+    (lambda x: lamina.meshgrid(x), RuntimeError, 'vectors'),
+    (lambda x: lamina.meshgrid(x[0], indexing='yx'), RuntimeError, 'yx'),
+])
+def test_what_is_no_view(call, error, says):
+    with pytest.raises(error, match=says):
+        call(lamina.zeros(2, 3))
+
+
+def test_views_by_name():
+    x = lamina.arange(6).view(2, 3)
+    assert x.view_as(lamina.zeros(3, 2)).shape == (3, 2)
+    assert x.reshape_as(lamina.zeros(6)).storage is x.storage
+    assert x[:1].expand_as(x).stride() == (0, 1)
+    assert x[0].broadcast_to((4, 3)).stride() == (0, 1)
+    assert x.unflatten(1, (-1, 1)).shape == (2, 3, 1)
+    assert x.ravel().storage is x.storage
+    assert x.t().ravel().tolist() == [0, 3, 1, 4, 2, 5]
+    for y in (x.mT, x.mH, x.H, x.adjoint(), x.T):
+        assert y.tolist() == x.t().tolist()
+    assert x.squeeze((0, 1)).shape == (2, 3)
+    assert lamina.zeros(1, 2, 1).squeeze((0, -1)).shape == (2,)
+
+
+def test_at_least():
+    for ndim, shapes_due in [
+            (1, [(1,), (2,), (2, 3), (2, 3, 4)]),
+            (2, [(1, 1), (1, 2), (2, 3), (2, 3, 4)]),
+            (3, [(1, 1, 1), (1, 2, 1), (2, 3, 1), (2, 3, 4)])]:
+        call = getattr(lamina, f'atleast_{ndim}d')
+        given_shapes = [(), (2,), (2, 3), (2, 3, 4)]
+        found = call([lamina.zeros(s) for s in given_shapes])
+        assert [x.shape for x in found] == shapes_due
+        assert [x.shape for x in call(*found)] == shapes_due
+        assert call(lamina.zeros(())).shape == shapes_due[0]
+
+
+def test_grids():
+    a, b = lamina.arange(2), lamina.arange(3)
+    for how in ('ij', 'xy'):
+        for x, y in zip(lamina.meshgrid(a, b, indexing=how),
+                        np.meshgrid([0, 1], [0, 1, 2], indexing=how)):
+            assert x.tolist() == y.tolist() and 0 in x.stride()
+    p, q = lamina.broadcast_tensors(a.view(2, 1), b)
+    assert p.shape == q.shape == (2, 3) and p.stride() == (1, 0)
+
+
+@quick
+@given(layouts(shape=shapes(min_dims=1)), any_dtypes(half=True))
+def test_another_dtype_on_the_same_bytes(layout, dtype):
+    x, array = layout.on('cpu'), layout.array()
+    name = 'uint16' if dtype is lamina.bfloat16 else dtype.name
+    bits = f'uint{8 * dtype.itemsize}'
+    try:
+        due = array.view(name)
+    except ValueError:
+        due = None
+    last = x.stride(-1)
+    if dtype.itemsize != x.itemsize and last != 1 or due is None:
+        return              # NumPy and PyTorch differ in what they refuse
+    if dtype.itemsize > x.itemsize and any(
+            n % (dtype.itemsize // x.itemsize)
+            for n in (*x.stride()[:-1], x.storage_offset())):
+        return
+    y = x.view(dtype)
+    assert y.shape == due.shape and y.storage is x.storage
+    unsigned = {1: lamina.uint8, 2: lamina.int16, 4: lamina.int32,
+                8: lamina.int64}[dtype.itemsize]
+    assert y.view(unsigned).tolist() == due.view(
+        bits.replace('uint', 'int') if dtype.itemsize > 1 else bits).tolist()
+
+
+def test_the_same_tensor_with_another_geometry():
+    x = lamina.arange(6).view(2, 3)
+    assert x.t_() is x and x.shape == (3, 2)
+    assert x.transpose_(0, 1).shape == (2, 3)
+    assert x.unsqueeze_(0).shape == (1, 2, 3)
+    assert x.squeeze_(0).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert x.swapaxes_(0, 1).swapdims_(0, 1).shape == (2, 3)
+    assert x.as_strided_((2,), (3,), 1).tolist() == [1, 4]
+    with pytest.raises(RuntimeError, match='reach element'):
+        x.as_strided_((9,), (1,))
+    assert x.tolist() == [1, 4]
+
+
+# --- joining and rearranging ----------------------------------------------
+
+@pytest.mark.parametrize('where', DEVICES)
+def test_joining(where):
+    def make(*shape):
+        array = np.arange(math.prod(shape), dtype='float32').reshape(shape)
+        return lamina.tensor(array, device=where), array
+
+    (a, p), (b, q), (c, r) = make(2, 3), make(2, 3), make(4, 3)
+    (v, s), (w, u) = make(3), make(3)
+    for ours, theirs in [
+            (lamina.cat([a, c]), np.concatenate([p, r])),
+            (lamina.cat((a, b), -1), np.concatenate((p, q), -1)),
+            (lamina.concat([a.t(), b.t()], 1), np.concatenate([p.T, q.T], 1)),
+            (lamina.stack([a, b]), np.stack([p, q])),
+            (lamina.stack([a, b], -1), np.stack([p, q], -1)),
+            (lamina.hstack([a, b]), np.hstack([p, q])),
+            (lamina.hstack([v, w]), np.hstack([s, u])),
+            (lamina.vstack([v, a]), np.vstack([s, p])),
+            (lamina.dstack([a, b]), np.dstack([p, q])),
+            (lamina.column_stack([v, w]), np.column_stack([s, u])),
+            (lamina.column_stack([a, b]), np.column_stack([p, q]))]:
+        assert ours.tolist() == theirs.tolist() and ours.is_contiguous()
+        assert ours.storage is not a.storage
+        assert ours.device.type == where
+    empty = lamina.zeros(0, device=where)
+    assert lamina.cat([empty, a]).shape == (2, 3)       # as in PyTorch
+    assert lamina.cat([empty, empty]).shape == (0,)
+
+
+@pytest.mark.parametrize('call, error, says', [
+    (lambda x: lamina.cat([]), ValueError, 'one tensor or more'),
+    (lambda x: lamina.cat([x, 1]), TypeError, 'tensor'),
+    (lambda x: lamina.cat(x), TypeError, 'tensor'),
+    (lambda x: lamina.cat([x[0, 0]]), RuntimeError, 'tensor 0'),
+    (lambda x: lamina.cat([x, lamina.zeros(2, 4)]), RuntimeError,
+     r'tensor 1 has shape \[2, 4\]'),
+    (lambda x: lamina.cat([x, x[0]]), RuntimeError, r'\[3\]'),
+    (lambda x: lamina.stack([x, x[0]]), RuntimeError, r'\[3\]'),
+    (lambda x: lamina.stack([]), RuntimeError, r'\[\]'),
+    (lambda x: lamina.hstack([]), RuntimeError, 'got none'),
+    (lambda x: x.flip(0, 0), RuntimeError, 'twice'),
+    (lambda x: x.roll((1, 1), 0), RuntimeError, r'\[1, 1\]'),
+    (lambda x: x.roll([]), RuntimeError, 'shift'),
+    (lambda x: x.rot90(1, (0, 0)), RuntimeError, r'\[0, 0\]'),
+    (lambda x: x.repeat(2), RuntimeError, r'\[2\]'),
+    (lambda x: x.repeat(1, -1), RuntimeError, '-1'),
+    (lambda x: x[0].fliplr(), RuntimeError, '2 dimensions'),
+    (lambda x: x[0, 0].flipud(), RuntimeError, '1 dimension'),
+    (lambda x: x[0, 0].diag_embed(), IndexError, 'no'),
+    (lambda x: x.select_scatter(lamina.zeros(2), 0, 1), RuntimeError,
+     r'\[3\].*got \[2\]'),
+    (lambda x: x.slice_scatter(x, step=0), RuntimeError, 'got 0'),
+])
+def test_what_cannot_be_joined(call, error, says):
+    with pytest.raises(error, match=says):
+        call(lamina.zeros(2, 3))
+
+
+@quick
+@given(layouts(shape=shapes(max_dims=3), special=True), st.data(),
+       st.sampled_from(DEVICES))
+def test_rearranging(layout, data, where):
+    x, array = layout.on(where), layout.array()
+    dims = data.draw(st.lists(st.integers(0, x.ndim - 1), unique=True)
+                     if x.ndim else st.just([]))
+    assert same(x.flip(dims).tolist(), np.flip(array, dims).tolist())
+    shift = data.draw(st.integers(-4, 4))
+    assert same(x.roll(shift).tolist(), np.roll(array, shift).tolist())
+    if dims:
+        shifts = [shift + k for k in range(len(dims))]
+        assert same(x.roll(shifts, dims).tolist(),
+                    np.roll(array, shifts, dims).tolist())
+    often = data.draw(st.lists(st.integers(0, 2), max_size=3))
+    assert same(x.tile(often).tolist(), np.tile(array, often).tolist())
+    whole = [1] * max(x.ndim - len(often), 0) + often
+    assert same(x.repeat(whole).tolist(), np.tile(array, whole).tolist())
+    assert x.repeat([1] * x.ndim).storage is not x.storage
+    if x.ndim > 1:
+        assert same(x.rot90(shift).tolist(), np.rot90(array, shift).tolist())
+        assert same(x.fliplr().tolist(), np.fliplr(array).tolist())
+        assert same(x.flipud().tolist(), np.flipud(array).tolist())
+    assert same(x.tolist(), array.tolist())
+
+
+def test_written_into_zeros_or_a_copy():
+    v = lamina.tensor([1, 2])
+    assert v.diag_embed().tolist() == [[1, 0], [0, 2]]
+    assert v.diag_embed(-1).tolist() == [[0, 0, 0], [1, 0, 0], [0, 2, 0]]
+    assert v.view(2, 1).diagflat().tolist() == [[1, 0], [0, 2]]
+    assert lamina.zeros(2, 3).diag_embed(0, 0, 2).shape == (3, 2, 3)
+    x = lamina.zeros(2, 2, dtype=lamina.int64)
+    assert x.select_scatter(v, 1, 0).tolist() == [[1, 0], [2, 0]]
+    assert x.diagonal_scatter(v).tolist() == [[1, 0], [0, 2]]
+    assert x.slice_scatter(v.view(1, 2), 0, 1).tolist() == [[0, 0], [1, 2]]
+    assert x.fill(3).tolist() == [[3, 3], [3, 3]]
+    assert x.tolist() == [[0, 0], [0, 0]]
+
+
+# --- index tensors ---------------------------------------------------------
+
+@st.composite
+def index_items(draw, shape):
+    """Items for ours and for NumPy: slices, None, `...`, lists, masks.
+
+    No ints: beside lists, NumPy counts them as lists.
+    """
+    ours, theirs, d, common = [], [], 0, draw(st.integers(1, 3))
+    dots = False
+    while d < len(shape) and draw(st.integers(0, 6)):
+        kind = draw(st.sampled_from(
+            ['list', 'tensor', 'mask', 'slice', 'none', 'dots']))
+        n = shape[d]
+        if kind in ('list', 'tensor') and n:
+            size = draw(st.sampled_from([common, 1]))
+            index = draw(st.lists(st.integers(-n, n - 1), min_size=size,
+                                  max_size=size))
+            ours.append(index if kind == 'list' else lamina.tensor(index))
+            theirs.append(index)
+            d += 1
+        elif kind == 'mask':
+            k = draw(st.integers(1, len(shape) - d))
+            if math.prod(shape[d:d + k]) < common:
+                continue
+            flags = [True] * common + [False] * (
+                math.prod(shape[d:d + k]) - common)
+            flags = draw(st.permutations(flags))
+            mask = np.array(flags, bool).reshape(shape[d:d + k])
+            ours.append(lamina.tensor(mask))
+            theirs.append(mask)
+            d += k
+        elif kind == 'slice':
+            item = slice(draw(st.none() | st.integers(-3, 3)), None,
+                         draw(st.none() | st.integers(1, 2)))
+            ours.append(item)
+            theirs.append(item)
+            d += 1
+        elif kind == 'none':
+            ours.append(None)
+            theirs.append(None)
+        elif kind == 'dots' and not dots:
+            dots = True
+            ours.append(...)
+            theirs.append(...)
+            d += draw(st.integers(0, len(shape) - d))
+    return tuple(ours), tuple(theirs)
+
+
+@settings(max_examples=150, deadline=None)
+@given(layouts(shape=shapes(min_dims=1), overlap=False), st.data(),
+       st.sampled_from(DEVICES))
+def test_indexing_agrees_with_numpy(layout, data, where):
+    x, array = layout.on(where), layout.array()
+    ours, theirs = data.draw(index_items(x.shape))
+    try:
+        due = array[theirs]
+    except IndexError:          # dots that left too little for a mask
+        with pytest.raises(IndexError):
+            x[ours]
+        return
+    found = x[ours]
+    assert found.shape == due.shape
+    assert same(found.tolist(), due.tolist())
+    if x.device.type == 'python':
+        meta = layout.on('meta')
+        assert meta[ours].shape == due.shape
+    x[ours] = 1
+    array[theirs] = 1
+    assert same(x.tolist(), array.tolist())
+    x[ours] = found
+    array[theirs] = due
+    assert same(x.tolist(), array.tolist())
+
+
+Y = (2, 3, 4)
+
+
+@pytest.mark.parametrize('items, shape', [      # as PyTorch answers
+    ([0, 1], Y), ([[0, 1], [1, 0]], (2, 4)), ([0, slice(None)], (3, 4)),
+    ([None, 0], (1, 3, 4)), (((0, 1),), Y), (range(2), Y), (True, (1, *Y)),
+    (False, (0, *Y)), ((True, 0), (1, 3, 4)), ((None, True), (1, 1, *Y)),
+    ((0, slice(None), [0, 1]), (3, 2)), (([0, 1], slice(None), [0, 1]), (2, 3)),
+    ((slice(None), [0, 1], [0, 1]), (2, 2)),
+    ((None, [0, 1], [0, 1]), (1, 2, 4)),
+    (([0, 1], None, [0, 1]), (2, 1, 4)), ([], (0, 3, 4)), ((), Y),
+    ((..., [0, 1]), (2, 3, 2)), ([True, False], (1, 3, 4)),
+    (([[0], [1]], [[0, 1, 2]]), (2, 3, 4))])
+@pytest.mark.parametrize('where', [*DEVICES, 'meta'])
+def test_the_shape_of_an_index(items, shape, where):
+    x = lamina.zeros(Y, device=where)
+    assert x[items].shape == shape
+
+
+def test_index_tensors_of_one_number_are_ints():
+    x = lamina.arange(24).view(Y)
+    one = lamina.tensor(1)
+    assert x[one].storage is x.storage and x[one].shape == (3, 4)
+    assert x[:, one].stride() == (12, 1)
+    assert x[np.int64(1)].storage is x.storage
+    assert x[one:].shape == (1, 3, 4)
+    assert x[lamina.tensor([1])].storage is not x.storage
+    assert x[lamina.tensor(True)].shape == (1, *Y)
+    number = lamina.tensor(5)
+    assert number[True].tolist() == [5] and number[False].tolist() == []
+    assert number[lamina.tensor(True)].tolist() == [5]
+    assert x[np.array([1, 0])].tolist() == x.flip(0).tolist()
+    assert x[np.array([False, True])].tolist() == x[1:].tolist()
+    assert x[lamina.tensor([0, 1], dtype=lamina.uint8)].shape == (1, 3, 4)
+    assert x[lamina.tensor([0, 1], dtype=lamina.int32)].shape == Y
+
+
+@pytest.mark.parametrize('items, error, says', [
+    (lamina.tensor([0.0]), IndexError, 'float32'),
+    (lamina.tensor([0], dtype=lamina.int16), IndexError, 'int16'),
+    ([0, 5], IndexError, '5'), ([-3], IndexError, '-3'),
+    (([0], [0], [0], [0]), IndexError, 'many'),
+    (([0, 1], [0, 1, 2]), IndexError, 'shape'),
+    (lamina.tensor([True, False, True]), IndexError, '3'),
+])
+@pytest.mark.parametrize('where', DEVICES)
+def test_what_index_tensors_cannot_be(items, error, says, where):
+    x = lamina.zeros(Y, device=where)
+    if isinstance(items, lamina.Tensor):
+        items = lamina.tensor(items, device=where)
+    with pytest.raises(error, match=says):
+        x[items]
+
+
+@pytest.mark.parametrize('where', DEVICES)
+def test_assigning_through_index_tensors(where):
+    def fresh():
+        return lamina.zeros(2, 3, device=where)
+
+    def of(*values):
+        return lamina.tensor(values, device=where)
+
+    x = fresh()
+    x[[0, 0], [1, 1]] = of(7.0, 8.0)
+    assert x.tolist() == [[0, 8, 0], [0, 0, 0]]
+    x = fresh()
+    x[of([True, False, True], [False, True, False])] = of(7.0, 8.0, 9.0)
+    assert x.tolist() == [[7, 0, 8], [0, 9, 0]]
+    x[x.new_tensor([True, False], dtype=lamina.bool_)] = lamina.tensor(
+        5, device=where)            # one number, of another dtype
+    assert x.tolist() == [[5, 5, 5], [0, 9, 0]]
+    x[:, [0, 2]] = of([1.0], [2.0])
+    assert x.tolist() == [[1, 5, 1], [2, 9, 2]]
+    x[[1]] = of([[[4.0, 4.0, 4.0]]])        # sizes of 1 in front are no matter
+    assert x.tolist() == [[1, 5, 1], [4, 4, 4]]
+    x[False] = 3
+    x[True] = x.flip(0)
+    assert x.tolist() == [[4, 4, 4], [1, 5, 1]]
+    before = x.storage.version
+    x[[0]] = 0
+    assert x.storage.version > before
+    for items, value, error, says in [
+            ([0], of(1.0, 2.0), RuntimeError, r'\[2\].*\[1, 3\]'),
+            ([0], of(1, 2, 3), RuntimeError, 'int64.*float32'),
+            ([5], 0, IndexError, '5'), ([0], [1, 2, 3], TypeError, 'list')]:
+        with pytest.raises(error, match=says):
+            x[items] = value
+    wide = of(1.0, 2.0, 3.0).expand(2, 3)
+    with pytest.raises(RuntimeError, match='writing is refused'):
+        wide[[0]] = 1
+
+
+@pytest.mark.parametrize('where', DEVICES)
+def test_index_put(where):
+    x = lamina.tensor([1.0, 2.0, 3.0], device=where)
+    i = lamina.tensor([0, 2, 0], device=where)
+    v = lamina.tensor([10.0, 20.0, 30.0], device=where)
+    y = lamina.index_put(x, (i,), v, accumulate=True)
+    assert y.tolist() == [41, 2, 23] and x.tolist() == [1, 2, 3]
+    assert x.index_put_([i], v) is x and x.tolist() == [30, 2, 20]
+    flags = lamina.tensor([False, True], device=where)
+    once = flags.clone().index_put_((i[:1],), flags[1], accumulate=True)
+    assert once.tolist() == [True, True]
+
+
+@pytest.mark.parametrize('where', DEVICES)
+def test_taking(where):
+    x = lamina.arange(6, device=where).view(2, 3)
+    assert x.take(lamina.tensor([[0, -1]], device=where)).tolist() == [[0, 5]]
+    assert lamina.take(x, lamina.tensor(4, device=where)).item() == 4
+    mask = lamina.tensor([True, False, True], device=where)
+    assert x.masked_select(mask).tolist() == [0, 2, 3, 5]
+    assert x[0, 1].masked_select(mask[0]).tolist() == [1]
+    assert x.nonzero().tolist() == [[0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
+    assert x.nonzero().stride() == (1, 5)               # as PyTorch's
+    rows, columns = x.nonzero(as_tuple=True)
+    assert rows.tolist() == [0, 0, 1, 1, 1]
+    assert columns.tolist() == [1, 2, 0, 1, 2]
+    assert lamina.argwhere(x).tolist() == x.nonzero().tolist()
+    assert x[0, 1].nonzero().shape == (1, 0)
+    assert x[0, 1].nonzero(as_tuple=True)[0].tolist() == [0]
+    for call, error, says in [
+            (lambda: x.take(mask), RuntimeError, 'bool'),
+            (lambda: x.take(lamina.tensor([6], device=where)), IndexError,
+             '6'),
+            (lambda: x.masked_select(x), RuntimeError, 'int64'),
+            (lambda: lamina.zeros(2, device='meta').nonzero(),
+             NotImplementedError, 'depends on the data')]:
+        with pytest.raises(error, match=says):
+            call()
