@@ -1294,7 +1294,7 @@ def test_joining(where):
 
 
 @pytest.mark.parametrize('call, error, says', [
-    (lambda x: lamina.cat([]), ValueError, 'one tensor or more'),
+    (lambda x: lamina.cat([]), (ValueError, TypeError), 'one'),
     (lambda x: lamina.cat([x, 1]), TypeError, 'tensor'),
     (lambda x: lamina.cat(x), TypeError, 'tensor'),
     (lambda x: lamina.cat([x[0, 0]]), RuntimeError, 'tensor 0'),
@@ -1312,7 +1312,7 @@ def test_joining(where):
     (lambda x: x.repeat(1, -1), RuntimeError, '-1'),
     (lambda x: x[0].fliplr(), RuntimeError, '2 dimensions'),
     (lambda x: x[0, 0].flipud(), RuntimeError, '1 dimension'),
-    (lambda x: x[0, 0].diag_embed(), IndexError, 'no'),
+    (lambda x: x[0, 0].diag_embed(), IndexError, 'out of range'),
     (lambda x: x.select_scatter(lamina.zeros(2), 0, 1), RuntimeError,
      r'\[3\].*got \[2\]'),
     (lambda x: x.slice_scatter(x, step=0), RuntimeError, 'got 0'),

@@ -979,6 +979,20 @@ def cpu_nonzero(self):
 functions["nonzero"] = strides.with_as_tuple(functions["nonzero"])
 
 
+COMPOSED = """
+    stack(Tensor[] tensors, int dim=0) -> Tensor
+    hstack(Tensor[] tensors) -> Tensor
+    vstack(Tensor[] tensors) -> Tensor
+    dstack(Tensor[] tensors) -> Tensor
+    column_stack(Tensor[] tensors) -> Tensor
+    take(Tensor self, Tensor index) -> Tensor
+    masked_select(Tensor self, Tensor mask) -> Tensor
+"""
+for text in COMPOSED.strip().splitlines():
+    plain = getattr(strides, parse_schema(text).name)
+    define(text, plain.__doc__, composite=plain)
+
+
 def can_cast(from_, to):
     """Whether a result of one dtype may be written into a tensor of the
     other: a float not into integers, and nothing but a bool into bools."""

@@ -570,11 +570,6 @@ def flat_index(name, self, index):
     return functions["where"](index < 0, index + self.numel(), index)
 
 
-def take(self, index):
-    where = flat_index("take", self, index)
-    return self.reshape(-1).gather(0, where).reshape(index.shape)
-
-
 def put(self, index, source, accumulate):
     if index.numel() != source.numel():
         raise IndexError(f"put(): {index.numel()} indices for "
@@ -606,9 +601,6 @@ def take_along_dim(self, indices, dim):
     return self.gather(d, indices)
 
 
-define("take(Tensor self, Tensor index) -> Tensor",
-       "The elements of the flattened tensor that index names.",
-       composite=take)
 define("put(Tensor self, Tensor index, Tensor source, "
        "bool accumulate=False) -> Tensor", "self with source in the places "
        "of the flattened tensor that index names.", composite=put,

@@ -1844,11 +1844,9 @@ def diag_embed(self, offset=0, dim1=-2, dim2=-1):
     """The last dimension as the diagonal of new matrices of zeros."""
     n = self.ndim + 1
     a, b = wrap_dim(dim1, n), wrap_dim(dim2, n)
-    if a == b or not self.ndim:
-        raise (RuntimeError if self.ndim else IndexError)(
-            f"diag_embed(): dimensions {dim1} and {dim2} are not two of the "
-            f"{n} that the result has" if self.ndim else
-            "diag_embed(): a tensor of no dimensions has no last one")
+    if a == b:
+        raise RuntimeError(f"diag_embed(): dimensions {dim1} and {dim2} are "
+                           f"the same; it takes two")
     side = self.shape[-1] + abs(offset)
     shape = list(self.shape[:-1])
     for d in sorted((a, b)):
@@ -2060,7 +2058,7 @@ def index_put_(self, indices, values, accumulate=False):
     return index_put(self, indices, values, accumulate, self)
 
 
-method(index_put)
+index_put = method(index_put)
 
 
 BASIC = {int, slice, type(None), type(...)}
