@@ -120,10 +120,10 @@ def coalesce(loops):
 class TensorIterator:
     """A walk over several operands that broadcast, each a Geometry.
 
-    `loops` are as few as can be, innermost first. Iterating gives a tuple
-    for each element of the common `shape`: the place of that element in
-    every operand's storage. PyTorch's class of the same name also makes
-    the plan that follows below.
+    `loops` are as few as can be, innermost first. `runs()` goes through
+    the outer loops, and gives for each operand the places that the inner
+    loop visits. Iterating gives a tuple of places for each element.
+    PyTorch's class of the same name also makes the plan of the call.
     """
 
     def __init__(self, *operands):
@@ -135,7 +135,7 @@ class TensorIterator:
             Loop((d,), self.shape[d], tuple([s[d] for s in steps]))
             for d in loop_order(self.shape, steps)])
 
-    def __iter__(self):
+    def runs(self):
         inner, *outer = self.loops or [Loop((), 1, (0,) * len(self.starts))]
         starts = [self.starts]
         for loop in reversed(outer):
@@ -143,10 +143,13 @@ class TensorIterator:
                              in zip(places, loop.steps)])
                       for places in starts for i in range(loop.size)]
         for places in starts:
-            yield from zip(*[
-                range(place, place + inner.size * step, step) if step
-                else itertools.repeat(place, inner.size)
-                for place, step in zip(places, inner.steps)])
+            yield [range(place, place + inner.size * step, step) if step
+                   else [place] * inner.size
+                   for place, step in zip(places, inner.steps)]
+
+    def __iter__(self):
+        for run in self.runs():
+            yield from zip(*run)
 
 
 @functools.lru_cache(4096)
@@ -203,6 +206,27 @@ def promote_types(type1, type2):
     return promotions[type1, type2]
 
 
+def rank_of(x):
+    """How much an operand counts, 0 most, and its dtype."""
+    if isinstance(x, Tensor):
+        return (0 if x.geometry.shape else 1), x.dtype
+    return 2, number_dtype(x)
+
+
+@functools.lru_cache(4096)
+def meet(*ranked):
+    """The dtype in which operands of these ranks and dtypes meet."""
+    result = None
+    for rank in range(3):
+        found = [dtype for r, dtype in ranked if r == rank]
+        widest = functools.reduce(promote_types, found) if found else None
+        if result is None:
+            result = widest
+        elif widest and widest.category > result.category:
+            result = promotions[result, widest]
+    return result
+
+
 def result_type(*operands):
     """The dtype in which tensors and numbers meet.
 
@@ -210,21 +234,7 @@ def result_type(*operands):
     number, count only if they are of a higher kind (bool, integer, float)
     than what has been decided.
     """
-    ranks = [None, None, None]
-    for x in operands:
-        if isinstance(x, Tensor):
-            rank, dtype = (0 if x.geometry.shape else 1), x.dtype
-        else:
-            rank, dtype = 2, number_dtype(x)
-        known = ranks[rank]
-        ranks[rank] = dtype if known is None else promotions[known, dtype]
-    result = None
-    for dtype in filter(None, ranks):
-        if result is None:
-            result = dtype
-        elif dtype.category > result.category:
-            result = promotions[result, dtype]
-    return result
+    return meet(*map(rank_of, operands))
 
 
 def opmath(dtype):
@@ -278,10 +288,10 @@ def planner(schema, rule="same", refuse=(), mask=None, check=None):
     scales = any(a.name == "alpha" for a in schema.arguments)
 
     def plan(args):
-        inputs, parameters = args[:count], args[count:]
-        counted = [x for i, x in enumerate(inputs)
+        inputs, parameters, alpha = args[:count], args[count:], 1
+        counted = [rank_of(x) for i, x in enumerate(inputs)
                    if i != mask and x is not None]
-        met = result_type(*counted[:1] if rule == "first" else counted)
+        met = meet(*counted[:1] if rule == "first" else counted)
         if met.name in refuse:
             raise NotImplementedError(
                 f"{name}() has no meaning for {met.name} tensors; convert "
@@ -289,18 +299,23 @@ def planner(schema, rule="same", refuse=(), mask=None, check=None):
         if mask is not None:
             check_mask(name, schema.arguments[mask].name, inputs[mask])
         compute, dtype = RULES[rule](met)
-        parameters = [wrap(compute, p) if kind == "Scalar" else p
-                      for p, kind in zip(parameters, kinds)]
-        if scales:
-            check_alpha(name, args[count:], met)
+        if scales and parameters:
+            (alpha,), parameters = parameters, ()
+            if type(alpha) is not int or alpha != 1:
+                check_alpha(name, alpha, met)
+                alpha = wrap(compute, alpha)
+        elif parameters:
+            parameters = [wrap(compute, p) if kind == "Scalar" else p
+                          for p, kind in zip(parameters, kinds)]
         if check:
             parameters = check(inputs, met, parameters) or parameters
         geometry = result_geometry(*[
             x.geometry if isinstance(x, Tensor) else POINT for x in inputs])
-        alpha = parameters.pop() if scales and parameters else 1
-        return Plan([(x, bool_ if i == mask else compute)
-                     for i, x in enumerate(inputs)],
-                    alpha, parameters, geometry, compute, dtype)
+        dtypes = [compute] * count
+        if mask is not None:
+            dtypes[mask] = bool_
+        return Plan(list(zip(inputs, dtypes)), alpha, parameters, geometry,
+                    compute, dtype)
     return plan
 
 
@@ -321,12 +336,10 @@ def check_mask(name, argument, mask):
 
 def check_alpha(name, alpha, met):
     """alpha is a number of the tensors' kind, or of a lower one."""
-    if not alpha or alpha[0] == 1 and alpha[0] is not True:
-        return
-    kind = number_dtype(alpha[0])
+    kind = number_dtype(alpha)
     if kind.category > max(met.category, 1) or (
             kind is bool_ is not met):
-        raise RuntimeError(f"{name}(): alpha is {alpha[0]}, and the tensors "
+        raise RuntimeError(f"{name}(): alpha is {alpha}, and the tensors "
                            f"meet in {met}: give an alpha of that kind")
 
 
@@ -375,12 +388,14 @@ def python_kernel(function, planned):
             out = new_result(plan, "python")
         else:
             prepare_out(out, plan.geometry, plan.dtype, args)
-        walk = TensorIterator(out.geometry, *places)
-        values = [call(*[memory[i] for memory, i in zip(memories, where)])
-                  for _, *where in walk]
-        memory = out.storage.elements(out.dtype)
-        for (place, *_), value in zip(walk, values):
-            memory[place] = wrap(out.dtype, value)
+        walk, values = TensorIterator(out.geometry, *places), []
+        for _, *runs in walk.runs():
+            values += map(call, *[[memory[i] for i in run]
+                                  for memory, run in zip(memories, runs)])
+        values, memory = iter(values), out.storage.elements(out.dtype)
+        for run, *_ in walk.runs():
+            for place, value in zip(run, values):
+                memory[place] = wrap(out.dtype, value)
         out.storage.version += 1
         return out
     return kernel
@@ -517,6 +532,13 @@ def cpu_kernel(function, plan, count, results):
     return general_kernel(function, plan)
 
 
+def short(function):
+    """Mark a function of two arrays that may take the short way: it gives
+    the right dtype, also for a float array and a Python number."""
+    function.short = True
+    return function
+
+
 def elementwise(schema, doc, python, numpy, rule="same", refuse=(), *,
                 numbers=("other",), inplace=True, mask=None, check=None):
     """Declare an operator that works on each element by itself.
@@ -529,14 +551,14 @@ def elementwise(schema, doc, python, numpy, rule="same", refuse=(), *,
     """
     op = define(schema, doc, numbers=numbers, inplace=inplace)
     name, count = op.schema.full_name, count_inputs(op.schema)
-    short = len(op.schema.arguments) == count or "alpha" in str(op.schema)
+    plain = len(op.schema.arguments) == count or "alpha" in str(op.schema)
     plan = planner(op.schema, rule, refuse, mask, check)
     impl(name, "python")(python_kernel(python, plan))
     impl(name, "meta")(meta_kernel(plan))
     if np:
-        # the short way trusts the function to give the right dtype
-        short = short and (count == 1 or isinstance(numpy, np.ufunc))
-        impl(name, "cpu")(cpu_kernel(numpy, plan, count if short else 0,
+        plain = plain and (count == 1 or (isinstance(numpy, np.ufunc)
+                                         or hasattr(numpy, "short")))
+        impl(name, "cpu")(cpu_kernel(numpy, plan, count if plain else 0,
                                      result_dtypes(rule, refuse)))
     return op
 
@@ -654,6 +676,7 @@ def python_remainder(a, b):
 
 def whole_division(function):
     """A NumPy function that refuses integers divided by zero."""
+    @short
     def checked(a, b):
         if a.dtype.kind in "iu" and not np.all(b):
             refuse_zero(b)
@@ -742,9 +765,12 @@ def ieee_pow(a, b, root=False):
         return math.copysign(inf, a) if b % 2 == 1 else inf
 
 
+@short
 def numpy_pow(a, b, root=False):
     if root:
         return np.sqrt(a)
+    if not isinstance(b, np.ndarray):
+        return np.power(a, b)
     if a.dtype.kind == "f" and b.size == 1 and np.all(b == 0.5):
         # NumPy takes the root for any single 0.5, also at -inf and -0.0
         return np.where(a == -inf, inf, np.abs(np.sqrt(a))) + 0 * b

@@ -590,14 +590,24 @@ def is_out_form(operator):
 
 
 def overloaded(name, choices):
-    """One function for several schemas: the first that the call fits."""
-    def call(*args, **kwargs):
+    """One function for several schemas: the first that the call fits. The
+    types decide, so it is looked for once for each list of types."""
+    chosen = {}
+
+    def choose(args, kwargs):
         for operator in choices:
             if fits(operator, args, kwargs):
-                return operator.call(*args, **kwargs)
+                return operator.call
         raise TypeError(f"{name}(): no form of it takes these arguments; "
                         f"there are:\n" + "\n".join(
                             f"  {o.schema}" for o in choices))
+
+    def call(*args, **kwargs):
+        types = (*map(type, args), *kwargs, *map(type, kwargs.values()))
+        if types not in chosen:
+            chosen[types] = choose(args, kwargs)
+        return chosen[types](*args, **kwargs)
+
     call.__name__ = call.__qualname__ = name
     call.__doc__ = "\n\n".join(o.call.__doc__ for o in choices)
     return call
