@@ -557,3 +557,552 @@ def test_integers_are_summed_exactly(layout):
     total = sum(map(int, layout.array().reshape(-1)))
     wrapped = (total + 2 ** 63) % 2 ** 64 - 2 ** 63
     assert agree(lambda x: x.sum(), layout).item() == wrapped
+
+
+# --- every operator on three devices, over every dtype -----------------------
+
+def along(x, dim):
+    return dim if x.shape else 0
+
+
+ROWWISE = {     # name: a call with a dimension, for tensors of any dtype
+    'sum': lambda x, d: x.sum(d), 'prod': lambda x, d: x.prod(d),
+    'any': lambda x, d: x.any(d), 'all': lambda x, d: x.all(d),
+    'count_nonzero': lambda x, d: x.count_nonzero(d),
+    'nansum': lambda x, d: x.nansum(d),
+    'cumsum': lambda x, d: x.cumsum(d),
+    'cumprod': lambda x, d: x.cumprod(d),
+    'cummax': lambda x, d: x.cummax(d), 'cummin': lambda x, d: x.cummin(d),
+    'argsort': lambda x, d: x.argsort(d),
+    'argsort down': lambda x, d: x.argsort(d, True),
+    'sort': lambda x, d: x.sort(d),
+    'mode': lambda x, d: x.mode(d),
+    'max': lambda x, d: x.max(d), 'min': lambda x, d: x.min(d),
+    'amax': lambda x, d: x.amax(d), 'amin': lambda x, d: x.amin(d),
+    'aminmax': lambda x, d: x.aminmax(dim=d),
+    'diff': lambda x, d: x.diff(dim=d) if x.shape else x,
+    'flat take': lambda x, d: x.take(
+        lamina.tensor([[0, -1]], device=x.device)),
+    'repeat_interleave': lambda x, d: x.repeat_interleave(2, d),
+    'index_fill': lambda x, d: x.index_fill(
+        d, lamina.tensor([0, -1], device=x.device), 1),
+    'index_select': lambda x, d: x.index_select(
+        d, lamina.tensor([0] * (1 + len(x.shape)), device=x.device)),
+}
+NUMBERS = {     # not for bools
+    'argmax': lambda x, d: x.argmax(d), 'argmin': lambda x, d: x.argmin(d),
+    'topk': lambda x, d: x.topk(1, d),
+    'smallest': lambda x, d: x.topk(1, d, largest=False),
+    'kthvalue': lambda x, d: x.kthvalue(1, d),
+    'median': lambda x, d: x.median(d),
+    'median of all': lambda x, d: x.median(),
+    'nanmedian': lambda x, d: x.nanmedian(d, True),
+}
+FLOATS = {
+    'mean': lambda x, d: x.mean(d), 'nanmean': lambda x, d: x.nanmean(d),
+    'var': lambda x, d: x.var(d), 'std': lambda x, d: x.std(d, keepdim=True),
+    'var_mean': lambda x, d: x.var_mean(d, correction=0),
+    'logsumexp': lambda x, d: x.logsumexp(d),
+    'softmax': lambda x, d: x.softmax(d),
+    'log_softmax': lambda x, d: x.log_softmax(d),
+    'logcumsumexp': lambda x, d: x.logcumsumexp(d),
+    'norm': lambda x, d: x.norm(2, d), 'norm 1': lambda x, d: x.norm(1, d),
+    'norm 3': lambda x, d: x.norm(3.0, d, True),
+    'norm 0': lambda x, d: x.norm(0, d),
+    'norm inf': lambda x, d: x.norm(inf, d),
+    'norm -inf': lambda x, d: x.norm(-inf, d),
+    'dist': lambda x, d: x.dist(x * 0),
+}
+
+
+def halves_too(kinds):
+    return st.sampled_from([d for d in dtypes.values()
+                            if d.category in kinds])
+
+
+def check_devices(call, layout, dim):
+    """cpu against python against meta: values, shapes, dtypes."""
+    def results(device):
+        x = layout.on(device)
+        found = call(x, along(x, dim))
+        return found if isinstance(found, tuple) else (found,)
+
+    rtol = 3 * 2.0 ** -{'float16': 10, 'bfloat16': 7}.get(
+        layout.dtype.name, 18)
+    for slow, fast, sizes in zip(*map(results, ('python', 'cpu', 'meta'))):
+        assert slow.shape == fast.shape == sizes.shape
+        assert slow.dtype is fast.dtype is sizes.dtype
+        np.testing.assert_allclose(
+            np.array(fast.tolist(), 'float64'),
+            np.array(slow.tolist(), 'float64'), rtol=rtol, atol=rtol)
+
+
+@st.composite
+def some_layouts(draw, kinds, special=False):
+    shape = draw(shapes(max_dims=3, min_size=1))
+    layout = draw(layouts(dtype=halves_too(kinds), shape=shape,
+                          special=special))
+    return layout, draw(st.integers(-len(shape), max(len(shape) - 1, 0)))
+
+
+brief = settings(max_examples=12, deadline=None)
+
+
+@pytest.mark.parametrize('name', [n for n in ROWWISE if n not in (
+    'sum', 'prod', 'cumsum', 'cumprod', 'nansum')])
+@brief
+@given(some_layouts((0, 1, 2), special=True))
+def test_devices_agree(name, case):
+    check_devices(ROWWISE[name], *case)
+
+
+@pytest.mark.parametrize('name', ['sum', 'prod', 'cumsum', 'cumprod',
+                                  'nansum'])
+@brief
+@given(some_layouts((0, 1, 2)))
+def test_devices_agree_on_sums(name, case):
+    check_devices(ROWWISE[name], *case)
+
+
+@pytest.mark.parametrize('name', NUMBERS)
+@brief
+@given(some_layouts((1, 2), special=True))
+def test_devices_agree_on_numbers(name, case):
+    check_devices(NUMBERS[name], *case)
+
+
+@pytest.mark.parametrize('name', FLOATS)
+@brief
+@given(some_layouts((2,)))
+def test_devices_agree_on_floats(name, case):
+    check_devices(FLOATS[name], *case)
+
+
+SCATTERS = {
+    'scatter': lambda x, d, i, s: x.scatter(d, i, s),
+    'scatter a number': lambda x, d, i, s: x.scatter(d, i, 1),
+    'scatter multiply': lambda x, d, i, s: x.scatter(d, i, s,
+                                                     reduce='multiply'),
+    'scatter_add': lambda x, d, i, s: x.scatter_add(d, i, s),
+    **{f'{reduce} {own}': lambda x, d, i, s, reduce=reduce, own=own:
+       x.scatter_reduce(d, i, s, reduce, include_self=own)
+       for reduce in ('sum', 'prod', 'amax', 'amin', 'mean')
+       for own in (True, False)},
+    'take_along_dim': lambda x, d, i, s: x.take_along_dim(
+        i.narrow(0, 0, 1) if len(i.shape) > 1 and d % len(i.shape)
+        else i, d) if i.shape == s.shape == x.shape else x,
+    'put': lambda x, d, i, s: x.put(i, s),
+    'put and add': lambda x, d, i, s: x.put(i, s, True),
+}
+
+
+@pytest.mark.parametrize('name', SCATTERS)
+@brief
+@given(choices(dtype=halves_too((0, 1, 2))), st.data())
+def test_devices_agree_on_scatters(name, case, data):
+    layout, dim, index = case
+    if (layout.dtype.category == 0 and 'mean' in name) or (
+            0 in layout.geometry.strides):
+        layout = data.draw(layouts(dtype=lamina.float32, overlap=False,
+                                   shape=layout.geometry.shape))
+    source = data.draw(layouts(dtype=layout.dtype, shape=index.shape))
+
+    def call(x, d):
+        return SCATTERS[name](x, dim, on(index, x),
+                              source.on(str(x.device)))
+
+    check_devices(call, layout, dim)
+
+
+# --- against NumPy ------------------------------------------------------------
+
+@quick
+@given(some_layouts((1, 2)))
+def test_scans_and_spreads_as_numpy(case):
+    layout, dim = case
+    if layout.dtype.itemsize == 2 and layout.dtype.category == 2:
+        return
+    x, array = layout.on('cpu'), layout.array()
+    if not array.ndim:
+        array = array.reshape(1)
+    dim, wide = along(x, dim), array.astype(
+        'float64' if array.dtype.kind == 'f' else 'int64')
+    for name, expected in (
+            ('cumsum', wide.cumsum(dim)), ('cumprod', wide.cumprod(dim)),
+            ('prod', wide.prod(dim)),
+            ('count_nonzero', np.count_nonzero(array, dim))):
+        found = np.array(getattr(x, name)(dim).tolist())
+        np.testing.assert_allclose(found.reshape(np.shape(expected)),
+                                   expected, rtol=1e-5)
+    if array.dtype.kind == 'f':
+        for name, free in (('var', 0), ('std', 0), ('var', 1)):
+            found = getattr(x, name)(dim, correction=free).tolist()
+            with np.errstate(all='ignore'), warnings.catch_warnings():
+                warnings.simplefilter('ignore')
+                expected = getattr(wide, name)(dim, ddof=free)
+            np.testing.assert_allclose(found, expected.reshape(
+                np.shape(found)), rtol=1e-5, atol=1e-6)
+
+
+@quick
+@given(some_layouts((0, 1, 2), special=True))
+def test_sorting_as_numpy(case):
+    layout, dim = case
+    if layout.dtype.itemsize == 2 and layout.dtype.category == 2:
+        return
+    x, array = layout.on('cpu'), layout.array()
+    if not array.ndim:
+        return
+    order = np.argsort(array, dim, kind='stable')
+    values, places = x.sort(dim)
+    assert places.tolist() == order.tolist()
+    assert same(values.tolist(),
+                np.take_along_axis(array, order, dim).tolist())
+    down = x.argsort(dim, descending=True)
+    assert same(x.gather(dim, down).tolist(), np.flip(
+        np.take_along_axis(array, order, dim), dim).tolist())
+    # equal ones keep their order: their places rise
+    picked, down = np.moveaxis(np.array(x.gather(dim, down).tolist()),
+                               dim, -1), np.moveaxis(
+        np.array(down.tolist()), dim, -1)
+    level = picked[..., 1:] == picked[..., :-1]
+    assert (down[..., 1:] > down[..., :-1])[level].all()
+
+
+@quick
+@given(layouts(dtype=any_dtypes(), shape=shapes(max_dims=2)), st.booleans())
+def test_unique_as_numpy(layout, counts):
+    expected = np.unique(layout.array(), return_inverse=True,
+                         return_counts=True)
+    for device in DEVICES:
+        found = layout.on(device).unique(return_inverse=True,
+                                         return_counts=counts)
+        assert len(found) == 2 + counts
+        assert found[0].tolist() == expected[0].tolist()
+        assert found[1].tolist() == expected[1].reshape(
+            layout.geometry.shape).tolist()
+        if counts:
+            assert found[2].tolist() == expected[2].tolist()
+
+
+def test_unique_slices(device):
+    x = lamina.tensor([[1, 0, 1], [2, 5, 2]], device=device)
+    values, places, counts = lamina.unique(
+        x, dim=1, return_inverse=True, return_counts=True)
+    assert values.tolist() == [[0, 1], [5, 2]]
+    assert places.tolist() == [1, 0, 1]
+    assert counts.tolist() == [1, 2]
+    runs = lamina.tensor([1, 1, 2, 1], device=device)
+    assert lamina.unique_consecutive(runs, return_counts=True)[1].tolist() \
+        == [2, 1, 1]
+    assert len(lamina.tensor([nan, nan], device=device).unique()) == 2
+    assert lamina.zeros(0, device=device).unique().tolist() == []
+    with pytest.raises(RuntimeError, match='no elements'):
+        lamina.zeros(2, 0, device=device).unique(dim=0)
+
+
+@quick
+@given(st.lists(st.integers(-5, 5).map(float), max_size=6).map(sorted),
+       st.lists(st.integers(-6, 6).map(float), max_size=4), st.booleans())
+def test_searchsorted_as_numpy(row, wanted, right):
+    expected = np.searchsorted(row, wanted, 'right' if right else 'left')
+    for device in DEVICES:
+        rows, x = (lamina.tensor(v, device=device, dtype=lamina.float32)
+                   for v in (row, wanted))
+        assert lamina.searchsorted(rows, x, right=right).tolist() == (
+            expected.tolist())
+        assert lamina.bucketize(x, rows, right=right).tolist() == (
+            expected.tolist())
+
+
+@quick
+@given(st.lists(st.integers(0, 6), max_size=8), st.integers(0, 9))
+def test_bincount_as_numpy(numbers, minlength):
+    expected = np.bincount(np.array(numbers, int), minlength=minlength)
+    for device in DEVICES:
+        x = lamina.tensor(numbers, dtype=lamina.int64, device=device)
+        assert x.bincount(minlength=minlength).tolist() == expected.tolist()
+
+
+@quick
+@given(layouts(dtype=lamina.float64, shape=shapes(max_dims=3, min_size=1)),
+       st.sampled_from(['linear', 'lower', 'higher', 'midpoint', 'nearest']),
+       st.booleans(), st.data())
+def test_quantile_as_numpy(layout, method, keepdim, data):
+    array = layout.array()
+    dim = data.draw(st.sampled_from([None, *range(array.ndim)]))
+    for q in (0.3, [0.0, 0.5, 1.0]):
+        expected = np.quantile(array, q, axis=dim, keepdims=keepdim,
+                               method=method)
+        for device in DEVICES:
+            x = layout.on(device)
+            wanted = q if q == 0.3 else lamina.tensor(
+                q, dtype=lamina.float64, device=device)
+            found = x.quantile(wanted, dim, keepdim, interpolation=method)
+            np.testing.assert_allclose(values(found), expected, atol=1e-12)
+
+
+@quick
+@given(layouts(dtype=lamina.float64, shape=shapes(max_dims=3, min_dims=1)),
+       st.data())
+def test_diff_and_trapezoid_as_numpy(layout, data):
+    array = layout.array()
+    dim = data.draw(st.integers(0, array.ndim - 1))
+    for device in DEVICES:
+        x = layout.on(device)
+        found = x.diff(dim=dim)
+        np.testing.assert_array_equal(values(found), np.diff(array, axis=dim)
+                                      if array.shape[dim] else array)
+        if array.shape[dim]:
+            points = np.arange(array.shape[dim]) ** 2.0
+            area = lamina.trapezoid(x, lamina.tensor(
+                points.tolist(), dtype=lamina.float64, device=device),
+                dim=dim)
+            steps = np.diff(points).reshape(
+                [-1 if k == dim else 1 for k in range(array.ndim)])
+            upper, lower = (np.take(array, range(*part), dim) for part in (
+                (1, array.shape[dim]), (0, array.shape[dim] - 1)))
+            np.testing.assert_allclose(
+                values(area), ((upper + lower) * steps / 2).sum(dim))
+
+
+@pytest.mark.parametrize('p', [2, 1, 0, inf, -inf, 3, 0.5, -1])
+def test_norm_as_numpy(p, device):
+    rows = [[3.0, -4.0, 1.0], [1.0, 2.0, -2.0]]
+    x = lamina.tensor(rows, device=device)
+    np.testing.assert_allclose(x.norm(p, 1).tolist(),
+                               np.linalg.norm(rows, p, 1), rtol=1e-6)
+
+
+def test_the_nuclear_norm(device):
+    rows = [[3.0, -4.0, 1.0], [1.0, 2.0, -2.0]]
+    x = lamina.tensor(rows, dtype=lamina.float64, device=device)
+    expected = np.linalg.norm(np.array(rows), 'nuc')
+    assert x.norm('nuc').item() == pytest.approx(expected)
+    assert x.t().norm('nuc', dim=(0, 1)).item() == pytest.approx(expected)
+    assert x.expand(4, 2, 3).norm('nuc', (1, 2), True).shape == (4, 1, 1)
+    assert x.to('meta').norm('nuc', (0, 1)).shape == () or (
+        device == 'python')
+    with pytest.raises(RuntimeError, match='two dimensions'):
+        x.norm('nuc', (0,))
+
+
+# --- values of PyTorch that are easily got wrong -------------------------------
+
+def test_forms_of_var(device):
+    x = lamina.tensor([[1.0, 2.0], [3.0, 5.0]], device=device)
+    assert x.var().item() == pytest.approx(2.9166667)
+    assert x.var(False).item() == pytest.approx(2.1875)
+    assert x.var(unbiased=False).item() == pytest.approx(2.1875)
+    assert x.var(0).tolist() == x.var(dim=0).tolist() == [2.0, 4.5]
+    assert x.var(0, False, True).tolist() == [[1.0, 2.25]]
+    assert x.var((0, 1), correction=0, keepdim=True).shape == (1, 1)
+    assert same(x[:1].var(0).tolist(), [nan, nan])      # 0 / 0
+    assert same(x.var(0, correction=5).tolist(), [inf, inf])
+    spread, mean = x.std_mean(1)
+    assert mean.tolist() == [1.5, 4.0] and spread.shape == (2,)
+    with pytest.raises(RuntimeError, match='float'):
+        lamina.ones(2, dtype=lamina.int64, device=device).var()
+
+
+def test_variance_of_a_large_mean(device):
+    x = lamina.tensor([10001.0, 10002.0, 10003.0], device=device)
+    assert x.var().item() == 1.0
+
+
+def test_cumsum_keeps_64_bits():
+    x = lamina.from_numpy(np.full(1_000_000, 0.1, 'float32'))
+    assert abs(x.cumsum(0)[-1].item() - 100_000) < 0.01
+
+
+def test_scans_of_integers_and_dtypes(device):
+    x = lamina.tensor([200, 100], dtype=lamina.uint8, device=device)
+    assert x.cumsum(0).tolist() == [200, 300]
+    assert x.cumsum(0, dtype=lamina.uint8).tolist() == [200, 44]
+    assert x.cumsum_(0).tolist() == [200, 44]
+    assert x.prod(dtype=lamina.float32).item() == 200 * 44
+    assert lamina.tensor([True, True], device=device).cumprod(0).dtype is (
+        lamina.int64)
+
+
+def test_cummax_names_the_last_of_equals(device):
+    x = lamina.tensor([1.0, 1.0, 0.0, nan, 2.0, nan], device=device)
+    values, places = x.cummax(0)
+    assert same(values.tolist(), [1.0, 1.0, 1.0, nan, nan, nan])
+    assert places.tolist() == [0, 1, 1, 3, 3, 5]
+    assert x.cummin(0).indices.tolist() == [0, 1, 2, 3, 3, 5]
+
+
+def test_order_of_nan(device):
+    x = lamina.tensor([2.0, nan, 1.0, 2.0], device=device)
+    assert x.argsort().tolist() == [2, 0, 3, 1]
+    assert x.argsort(descending=True).tolist() == [1, 0, 3, 2]
+    assert x.topk(2).indices.tolist() == [1, 0]
+    assert x.sort(stable=True, descending=True).indices.tolist() == [
+        1, 0, 3, 2]
+
+
+def test_medians(device):
+    x = lamina.tensor([[4.0, 1.0, 3.0, 2.0], [nan, 1.0, 2.0, nan]],
+                      device=device)
+    values, places = x.median(1)
+    assert same(values.tolist(), [2.0, nan])
+    assert places.tolist() == [3, 0]
+    assert x.nanmedian(1).values.tolist() == [2.0, 1.0]
+    assert x.nanmedian(1).indices.tolist() == [3, 1]
+    assert same(x.median().item(), nan) and x.nanmedian().item() == 2.0
+    assert same(lamina.zeros(0, device=device).median().item(), nan)
+
+
+def test_mode_is_the_smallest_of_the_most_frequent(device):
+    x = lamina.tensor([2, 1, 2, 1, 3], device=device)
+    assert tuple(v.item() for v in x.mode()) == (1, 3)
+    assert lamina.tensor(5, device=device).mode().values.item() == 5
+
+
+def test_the_larger_of_two(device):
+    a, b = (lamina.tensor(v, device=device) for v in ([1.0, 5.0],
+                                                      [3.0, nan]))
+    assert same(a.max(b).tolist(), [3.0, nan])
+    assert same(lamina.min(a, b).tolist(), [1.0, nan])
+
+
+def test_scatter_reduce_without_self(device):
+    x = lamina.tensor([10.0, 20.0, 30.0], device=device)
+    index = lamina.tensor([0, 0, 1], device=device)
+    src = lamina.tensor([1.0, 4.0, 5.0], device=device)
+    for reduce, own, others in (('sum', [15, 25, 30], [5, 5, 30]),
+                                ('prod', [40, 100, 30], [4, 5, 30]),
+                                ('mean', [5, 12.5, 30], [2.5, 5, 30]),
+                                ('amax', [10, 20, 30], [4, 5, 30]),
+                                ('amin', [1, 5, 30], [1, 5, 30])):
+        for include, expected in ((True, own), (False, others)):
+            found = x.scatter_reduce(0, index, src, reduce,
+                                     include_self=include)
+            assert found.tolist() == expected, (reduce, include)
+    with pytest.raises(RuntimeError, match="'max'"):
+        x.scatter_reduce(0, index, src, 'max')
+
+
+def test_index_operators_count_from_the_end_where_pytorch_does(device):
+    x = lamina.zeros(3, 2, device=device)
+    last = lamina.tensor([-1], device=device)
+    row = lamina.ones(1, 2, device=device)
+    assert x.index_fill(0, last, 4)[2].tolist() == [4.0, 4.0]
+    assert x.put(last, lamina.tensor([5.0], device=device))[2, 1].item() == 5
+    for name, rest in (('index_select', ()), ('index_copy', (row,)),
+                       ('index_add', (row,))):
+        with pytest.raises((IndexError, RuntimeError), match='index -1 is'):
+            getattr(x, name)(0, last, *rest)
+
+
+def test_index_add_checks_and_scales(device):
+    x = lamina.zeros(3, 2, device=device)
+    index = lamina.tensor([1, 1], device=device)
+    rows = lamina.ones(2, 2, device=device)
+    assert x.index_add(0, index, rows, alpha=3)[1].tolist() == [6.0, 6.0]
+    assert x.index_add_(0, index, rows) is x and x[1, 0].item() == 2.0
+    with pytest.raises(RuntimeError, match=r'\[2, 2\].*\[2, 3\]'):
+        lamina.zeros(3, 3, device=device).index_add(0, index, rows)
+
+
+def test_an_index_without_elements_fits_anything(device):
+    x = lamina.ones(2, 3, device=device)
+    none = lamina.zeros(0, dtype=lamina.uint8, device=device)
+    assert x.gather(0, none).shape == (0,)
+    assert x.scatter(0, none, 5.0).tolist() == x.tolist()
+
+
+def test_repeats(device):
+    x = lamina.tensor([[1, 2], [3, 4]], device=device)
+    each = lamina.tensor([0, 2], device=device)
+    assert x.repeat_interleave(2).tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert x.repeat_interleave(each, 0).tolist() == [[3, 4], [3, 4]]
+    assert lamina.repeat_interleave(each).tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match='3 repeats.*size 2'):
+        x.repeat_interleave(lamina.tensor([1, 1, 1], device=device), 1)
+
+
+def test_histc(device):
+    x = lamina.tensor([0.0, 1.0, 2.5, 4.0, 9.0], device=device)
+    assert x.histc(4, 0, 4).tolist() == [1.0, 1.0, 1.0, 1.0]
+    assert x.histc(3).tolist() == [3.0, 1.0, 1.0]
+    with pytest.raises(RuntimeError, match='bins=0'):
+        x.histc(0)
+
+
+def test_traces_and_diagonals(device):
+    x = lamina.tensor([[1, 2, 3], [4, 5, 6]], device=device)
+    assert x.trace().item() == 6 and x.diag(1).tolist() == [2, 6]
+    v = lamina.tensor([1, 2], device=device)
+    assert v.diag(-1).tolist() == [[0, 0, 0], [1, 0, 0], [0, 2, 0]]
+    assert v.diag(1).tolist() == [[0, 1, 0], [0, 0, 2], [0, 0, 0]]
+    with pytest.raises(RuntimeError, match='matrix'):
+        v.trace()
+
+
+def test_masked_scatter(device):
+    x = lamina.zeros(2, 2, device=device)
+    mask = lamina.tensor([[True, False], [True, True]], device=device)
+    src = lamina.tensor([1.0, 2.0, 3.0, 4.0], device=device)
+    assert x.masked_scatter(mask, src).tolist() == [[1.0, 0.0], [2.0, 3.0]]
+    with pytest.raises(RuntimeError, match='more than the 2'):
+        x.masked_scatter(mask, src[:2])
+
+
+def test_sum_to_size(device):
+    x = lamina.ones(2, 3, 4, device=device)
+    assert x.sum_to_size(3, 1).tolist() == [[8.0]] * 3
+    assert x.sum_to_size(()).item() == 24.0
+    with pytest.raises(RuntimeError, match=r'\[2, 3, 4\].*\[5\]'):
+        x.sum_to_size(5)
+
+
+def test_softmax_of_rows_that_need_the_shift(device):
+    # a sum of exponentials that is finite and large, one that is tiny
+    for row in ([80.0, 81.0], [-80.0, -81.0], [-90.0, 3.0], [88.0, 88.7]):
+        for name in ('softmax', 'log_softmax'):
+            x = lamina.tensor(row, device=device)
+            array = np.exp(np.array(row) - max(row))
+            expected = array / array.sum()
+            found = np.array(getattr(x, name)(0).tolist())
+            np.testing.assert_allclose(
+                found, expected if name == 'softmax' else np.log(expected),
+                rtol=2e-5)
+
+
+def test_blocks_cover_the_array():
+    from lamina.reductions import BLOCK, in_blocks, softmax_block
+    softmax = in_blocks(softmax_block)
+    rng = np.random.default_rng(0)
+    for shape, axis in (((3, BLOCK // 2, 5), 1), ((700, 300), 1),
+                        ((2, BLOCK), 0), ((BLOCK + 1,), 0)):
+        x = rng.normal(size=shape).astype('float32')
+        top = np.exp(x.astype('float64'))
+        np.testing.assert_allclose(
+            softmax(x, axis), top / top.sum(axis, keepdims=True), rtol=1e-4)
+
+
+@pytest.mark.parametrize('name', ['argmax', 'argmin', 'topk', 'kthvalue',
+                                  'median', 'trace'])
+def test_what_bools_refuse(name, device):
+    x = lamina.ones(2, 2, dtype=lamina.bool, device=device)
+    with pytest.raises((RuntimeError, NotImplementedError), match='bool'):
+        getattr(x, name)(*[1] * (name in ('topk', 'kthvalue')))
+
+
+@pytest.mark.parametrize('k', [-1, 4])
+def test_more_than_there_are(k, device):
+    x = lamina.ones(2, 3, device=device)
+    for name in ('topk', 'kthvalue'):
+        with pytest.raises(RuntimeError, match=rf'{k}; dimension 1.*3'):
+            getattr(x, name)(k)
+
+
+def test_results_of_composites_are_written_into_out(device):
+    x = lamina.tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
+    out = lamina.zeros(2, device=device)
+    for name in ('mean', 'var', 'logsumexp', 'prod'):
+        assert getattr(lamina, name)(x, 0, out=out) is out
+        assert out.tolist() == getattr(x, name)(0).tolist()
+    assert lamina.cumsum(out, 0, out=out) is out

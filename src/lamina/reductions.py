@@ -500,7 +500,10 @@ def index_of_rows(name, self, dim, index, negative=False):
 
 def index_select(self, dim, index):
     d, rows = index_of_rows("index_select", self, dim, index)
-    if not self.shape:          # one element, as often as it is named
+    if not self.shape:
+        if index.numel() != 1:
+            raise IndexError(f"index_select(): a tensor without dimensions "
+                             f"has one element; got {index.numel()} indices")
         return self.reshape(1).gather(0, rows).reshape(())
     return self.gather(d, rows)
 
