@@ -1211,3 +1211,9 @@ def test_what_has_no_sparse_kernel_says_so():
             call()
     with pytest.raises(RuntimeError, match=r"\[2, 3\] and \[3\]"):
         s + lamina.ones(3).to_sparse()
+
+
+def test_cat_joins_dtypes_by_the_table():
+    from lamina.strides import common_dtype
+    for a, b in itertools.product(dtypes.values(), repeat=2):
+        assert common_dtype(a, b) is lamina.promote_types(a, b)

@@ -1466,3 +1466,98 @@ def test_what_has_no_integer_becomes_one_number_on_both():
 
 
 X86 = platform.machine().lower() in ("x86_64", "amd64")
+
+
+# --- copies and indices on every device ---------------------------------
+
+everywhere = any_dtypes(half=True)
+
+
+def agree(call, *layouts):
+    """The result of a call on cpu, which python and meta agree with."""
+    found = {where: call(*[layout.on(where) for layout in layouts])
+             for where in ("cpu", "python", "meta")}
+    x = found["cpu"]
+    for where, y in found.items():
+        assert (y.shape, y.dtype, y.device.type) == (x.shape, x.dtype, where)
+    assert same(x.tolist(), found["python"].tolist())
+    return x
+
+
+@quick
+@given(layouts(dtype=everywhere, special=True), st.data())
+def test_flip_on_every_device(layout, data):
+    ndim = len(layout.geometry.shape)
+    dims = data.draw(st.lists(st.integers(0, ndim - 1), unique=True)
+                     if ndim else st.just([]))
+    x = agree(lambda x: x.flip(dims), layout)
+    assert x.stride() == layout.on("meta").flip(dims).stride()
+
+
+@quick
+@given(st.data(), everywhere, everywhere)
+def test_cat_on_every_device(data, one, other):
+    shape = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=3))
+    dim = data.draw(st.integers(-len(shape), len(shape) - 1))
+    sizes = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=3))
+    parts = []
+    for k, size in enumerate(sizes):
+        shape[dim] = size
+        parts.append(data.draw(layouts(
+            dtype=one if k % 2 else other, shape=st.just(tuple(shape)),
+            special=one is other)))
+    agree(lambda *parts: lamina.cat(parts, dim), *parts)
+
+
+@quick
+@given(layouts(dtype=everywhere, overlap=False), st.data())
+def test_index_tensors_on_every_device(layout, data):
+    shape = layout.geometry.shape
+    indices, width = [], data.draw(st.integers(0, 3))
+    for n in shape:
+        taken = n and data.draw(st.booleans())
+        indices.append(data.draw(st.lists(
+            st.integers(-n, n - 1), min_size=width, max_size=width))
+            if taken else None)
+    if not any(i is not None for i in indices):
+        return
+
+    def on(x):
+        return [i if i is None else lamina.tensor(
+            i, dtype=lamina.int64, device=x.device) for i in indices]
+
+    found = agree(lambda x: functions["index"](x, on(x)), layout)
+    assert found.is_contiguous()
+    agree(lambda x: x.index_put(on(x), x.new_ones(())), layout)
+    values = data.draw(layouts(dtype=st.just(layout.dtype),
+                               shape=st.just(found.shape)))
+    agree(lambda x, v: x.index_put(on(x), v, True), layout, values)
+    agree(lambda x, v: x.index_put_(on(x), v), layout, values)
+
+
+@quick
+@given(layouts(dtype=everywhere, special=True))
+def test_nonzero_on_both_devices(layout):
+    x, y = [layout.on(where).nonzero() for where in ("cpu", "python")]
+    assert x.tolist() == y.tolist() and x.shape == y.shape
+    assert x.dtype is lamina.int64
+    assert not x.numel() or x.stride() == y.stride()
+
+
+def test_the_composed_take_an_out():
+    x, out = lamina.arange(4), lamina.empty(0, dtype=lamina.int64)
+    assert lamina.stack([x, x], out=out) is out and out.shape == (2, 4)
+    y = lamina.empty(0, dtype=lamina.int64)
+    assert lamina.take(x, lamina.tensor([3, 0]), out=y).tolist() == [3, 0]
+    assert lamina.cat([x, x], out=lamina.empty(8, dtype=lamina.int64)
+                      ).tolist() == [0, 1, 2, 3] * 2
+
+
+def test_an_index_is_one_operator():
+    x = lamina.zeros(3, 4)
+    with log_operators() as log:
+        x[1, :]
+        x[[0, 1], 2:]
+        x[[0]] = 1
+    assert log == ["getitem", "getitem", "index.Tensor", "getitem",
+                   "index_put_"]

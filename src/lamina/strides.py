@@ -1038,6 +1038,9 @@ def common_shape(shapes, error=RuntimeError):
 
 def _several(name, tensors):
     """The tensors of f(x, y) or of f([x, y])."""
+    if isinstance(tensors, Tensor):
+        raise TypeError(f"{name}(): expected a list of tensors, not one "
+                        f"tensor")
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors = tensors[0]
     if not all(isinstance(x, Tensor) for x in tensors):
@@ -1692,7 +1695,7 @@ def _join(tensors, dim):
 
 def cat(tensors, dim=0, copy=copy_):
     """The tensors one after the other, along a dimension that they have."""
-    parts, d, shape, dtype = _join(_several("cat", (tensors,)), dim)
+    parts, d, shape, dtype = _join(_several("cat", tensors), dim)
     out = empty(shape, dtype=dtype, device=parts[0].device)
     start = 0
     for x in parts:
@@ -1711,7 +1714,7 @@ def concat(tensors, dim=0):
 
 def stack(tensors, dim=0):
     """The tensors, all of one shape, along a new dimension."""
-    tensors = _several("stack", (tensors,))
+    tensors = _several("stack", tensors)
     if len({x.shape for x in tensors}) != 1:
         raise RuntimeError(f"stack(): expected tensors of one shape; got "
                            f"{[list(x.shape) for x in tensors]}")
@@ -1722,7 +1725,7 @@ def stack(tensors, dim=0):
 def _stacked(name, prepare, dim):
     """hstack, vstack or dstack: cat of what `prepare` makes of each."""
     def stacked(tensors):
-        tensors = [prepare(x) for x in _several(name, (tensors,))]
+        tensors = [prepare(x) for x in _several(name, tensors)]
         if not tensors:
             raise RuntimeError(f"{name}(): expected one tensor or more; got "
                                f"none")
@@ -1899,7 +1902,7 @@ def slice_scatter(self, src, dim=0, start=None, end=None, step=1):
 @method
 def fill(self, value):
     """A tensor like this one with every element that number."""
-    return empty_like(self).fill_(value)
+    return self.clone().fill_(value)
 
 
 def nonzero_rows(self):
