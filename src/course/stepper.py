@@ -271,7 +271,8 @@ def _picture(nodes, steps):
     width, height = (float(n) for n in box.groups())
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" '
-        f'class="lamina-steps" width="{width * 1.25:.0f}" height="{height * 1.25:.0f}" '
+        f'class="lamina-steps" width="{width * 1.25:.0f}" '
+        f'height="{height * 1.25:.0f}" '
         f'viewBox="0 0 {width:g} {height:g}">\n'
         f"<title>Computation graph with its gradients</title>\n"
         f"<style>{DRAWN}</style>\n"
