@@ -499,7 +499,7 @@ def binary_kernel(function, plan, results):
         try:
             dtype, a = self.dtype, self.array
             result = results[dtype]
-            if type(other) is Tensor:
+            if type(other) is Tensor or isinstance(other, Tensor):
                 short, b = dtype is other.dtype, other.array
                 b = array(other) if b is None else b
             else:       # NumPy gives a float or an int the array's dtype

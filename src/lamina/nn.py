@@ -2309,16 +2309,19 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100,
     ignore_index, nothing is lost, and it does not count in the mean.
     """
     need_floats("nll_loss", input)
-    dim, classes, ignored = check_classes(
-        "nll_loss", input, target, weight, ignore_index)
+    dim = check_classes("nll_loss", input, target, weight)
+    if weight is None and not 0 <= ignore_index < input.shape[dim]:
+        try:
+            picked = input.gather(dim, target.unsqueeze(dim)).squeeze(dim)
+            return -reduced(picked, reduction)
+        except (RuntimeError, IndexError):
+            pass    # a place to leave out, or a class that is not there
+    classes, ignored = split_ignored(target, input.shape[dim], ignore_index)
     losses = -input.gather(dim, classes.unsqueeze(dim)).squeeze(dim)
-    if weight is None and ignored is None:
-        return reduced(losses, reduction)
     factors = ones_like(losses) if weight is None else (
         weight.index_select(0, classes.reshape(-1)).reshape(classes.shape))
-    if ignored is not None:
-        losses = where(ignored, 0.0, losses)
-        factors = where(ignored, 0.0, factors)
+    losses = where(ignored, 0.0, losses)
+    factors = where(ignored, 0.0, factors)
     if reduction == "mean":
         return (losses * factors).sum() / factors.sum()
     return reduced(losses * factors, reduction)
@@ -2352,12 +2355,9 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100,
     return (1 - label_smoothing) * loss + label_smoothing * even
 
 
-def check_classes(name, input, target, weight, ignore_index):
-    """Refuse logits and targets that do not fit each other.
-
-    The result: the dimension of the classes; the targets, 0 at the places
-    to leave out; and which places those are, or None if there are none.
-    """
+def check_classes(name, input, target, weight):
+    """Refuse logits and targets that do not fit each other; give the
+    dimension of the classes."""
     need_tensor(name, "target", target)
     if weight is not None:
         need_tensor(name, "weight", weight)
@@ -2371,23 +2371,25 @@ def check_classes(name, input, target, weight, ignore_index):
     if target.dtype is not int64:
         raise RuntimeError(f"targets are classes, of dtype int64; got "
                            f"{target.dtype}: use target.long()")
-    count = input.shape[dim]
-    if weight is not None and weight.shape != (count,):
+    if weight is not None and weight.shape != (input.shape[dim],):
         raise RuntimeError(f"{name}(): weight has a number for each of the "
-                           f"{count} classes; got shape "
+                           f"{input.shape[dim]} classes; got shape "
                            f"{list(weight.shape)}")
-    if not target.numel() or target.device.type == "meta":
-        return dim, target, None
-    if 0 <= target.amin().item() and target.amax().item() < count and not (
-            0 <= ignore_index < count):
-        return dim, target, None
+    return dim
+
+
+def split_ignored(target, count, ignore_index):
+    """The targets, 0 at the places to leave out, and which places those
+    are; IndexError for a class that is not there."""
     ignored = target == ignore_index
     target = where(ignored, 0, target)
-    for found in (target.amin().item(), target.amax().item()):
-        if not 0 <= found < count:
-            raise IndexError(f"target {found} is out of range: there are "
-                             f"{count} classes, from 0 to {count - 1}")
-    return dim, target, ignored
+    if target.numel() and target.device.type != "meta":
+        for found in (target.amin().item(), target.amax().item()):
+            if not 0 <= found < count:
+                raise IndexError(f"target {found} is out of range: there "
+                                 f"are {count} classes, from 0 to "
+                                 f"{count - 1}")
+    return target, ignored
 
 
 def soft_targets(log_p, target, weight, reduction, label_smoothing):
@@ -2415,14 +2417,13 @@ def over_classes(log_p, weight, dim):
 
 def spread_evenly(log_p, target, weight, ignore_index, reduction):
     """The loss of a target that gives each class the same chance."""
-    dim, classes, ignored = check_classes(
-        "cross_entropy", log_p, target, weight, ignore_index)
+    dim = check_classes("cross_entropy", log_p, target, weight)
+    classes, ignored = split_ignored(target, log_p.shape[dim], ignore_index)
     losses = -over_classes(log_p, weight, dim).mean(dim)
     factors = ones_like(losses) if weight is None else (
         weight.index_select(0, classes.reshape(-1)).reshape(classes.shape))
-    if ignored is not None:
-        losses = where(ignored, 0.0, losses)
-        factors = where(ignored, 0.0, factors)
+    losses = where(ignored, 0.0, losses)
+    factors = where(ignored, 0.0, factors)
     if reduction == "mean":
         return losses.sum() / factors.sum()
     return reduced(losses, reduction)
