@@ -1324,3 +1324,48 @@ def test_an_operator_of_several_results_and_one_of_a_list():
                 table.pop(name, None)
             if hasattr(lamina.Tensor, name):
                 delattr(lamina.Tensor, name)
+
+
+# --- modes and classes of chapter 3 ------------------------------------------
+
+def test_what_a_mode_does_is_recorded():
+    class Tripled(lamina.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            return result * 3 if func.schema.name == 'mul' else result
+
+    x = leaf([1.0, 2.0], 'cpu')
+    with Tripled():
+        y = x * x
+    assert y.tolist() == [3.0, 12.0]
+    y.sum().backward()
+    assert x.grad.tolist() == [6.0, 12.0]
+
+
+def test_a_mode_sees_the_operators_of_backward():
+    class Names(lamina.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            names.append(func.schema.name)
+            return func(*args, **(kwargs or {}))
+
+    names = []
+    x = leaf([1.0, 2.0], 'cpu')
+    y = x.exp().sum()
+    with Names():
+        y.backward()
+    assert 'mul' in names and x.grad.tolist() == x.exp().tolist()
+
+
+def test_gradients_flow_through_a_class_around_a_tensor():
+    class Boxed:
+        def __init__(self, value):
+            self.value = value
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            plain = [a.value if isinstance(a, cls) else a for a in args]
+            return cls(func(*plain, **(kwargs or {})))
+
+    x = leaf([1.0, -2.0], 'cpu')
+    lamina.sum(lamina.abs(x + Boxed(x))).value.backward()
+    assert x.grad.tolist() == [2.0, -2.0]

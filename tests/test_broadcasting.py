@@ -1217,3 +1217,13 @@ def test_cat_joins_dtypes_by_the_table():
     from lamina.strides import common_dtype
     for a, b in itertools.product(dtypes.values(), repeat=2):
         assert common_dtype(a, b) is lamina.promote_types(a, b)
+
+
+def test_a_tensor_of_a_subclass_is_no_foreign_object():
+    class Mine(lamina.Tensor):
+        def __array__(self, *args, **kwargs):
+            raise AssertionError("NumPy was asked")
+
+    x = lamina.tensor([1.0, 2.0])
+    mine = Mine(x.storage, x.geometry, x.dtype)
+    assert (x + mine).tolist() == (mine + mine).tolist() == [2.0, 4.0]

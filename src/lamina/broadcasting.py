@@ -502,6 +502,8 @@ def binary_kernel(function, plan, results):
             if type(other) is Tensor or isinstance(other, Tensor):
                 short, b = dtype is other.dtype, other.array
                 b = array(other) if b is None else b
+            elif isinstance(other, Tensor):     # of a class of its own
+                short, b = dtype is other.dtype, array(other)
             else:       # NumPy gives a float or an int the array's dtype
                 short, b = (dtype.category == 2
                             and type(other) is not bool), other

@@ -280,8 +280,9 @@ class Tensor:
             value = self.late[name](self)
             setattr(self, name, value)
             return value
-        raise AttributeError(f"a tensor has no attribute {name!r}"
-                             + nearest(name, dir(type(self))))
+        # a name like __array_struct__ is a library's question, not a typo
+        near = "" if name[:2] == "__" else nearest(name, dir(type(self)))
+        raise AttributeError(f"a tensor has no attribute {name!r}{near}")
 
 
 def _rebuild(kind, storage, geometry, dtype, requires_grad, grad):
