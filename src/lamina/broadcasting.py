@@ -271,52 +271,10 @@ class Plan(NamedTuple):
 
     inputs: list
     alpha: object
-    parameters: tuple
+    parameters: list
     geometry: Geometry
     compute: object
     dtype: object
-
-
-def planner(schema, rule="same", refuse=(), mask=None, check=None):
-    """The function that plans a call, from the kernel's arguments.
-
-    `check(inputs, met, parameters)` may refuse what the dtypes alone do
-    not tell, or give other parameters.
-    """
-    name, count = schema.name, count_inputs(schema)
-    kinds = [a.type for a in schema.arguments[count:]]
-    scales = any(a.name == "alpha" for a in schema.arguments)
-
-    def plan(args):
-        inputs, parameters, alpha = args[:count], args[count:], 1
-        counted = [rank_of(x) for i, x in enumerate(inputs)
-                   if i != mask and x is not None]
-        met = meet(*counted[:1] if rule == "first" else counted)
-        if met.name in refuse:
-            raise NotImplementedError(
-                f"{name}() has no meaning for {met.name} tensors; convert "
-                f"them with .to(...)")
-        if mask is not None:
-            check_mask(name, schema.arguments[mask].name, inputs[mask])
-        compute, dtype = RULES[rule](met)
-        if scales and parameters:
-            (alpha,), parameters = parameters, ()
-            if type(alpha) is not int or alpha != 1:
-                check_alpha(name, alpha, met)
-                alpha = wrap(compute, alpha)
-        elif parameters:
-            parameters = [wrap(compute, p) if kind == "Scalar" else p
-                          for p, kind in zip(parameters, kinds)]
-        if check:
-            parameters = check(inputs, met, parameters) or parameters
-        geometry = result_geometry(*[
-            x.geometry if isinstance(x, Tensor) else POINT for x in inputs])
-        dtypes = [compute] * count
-        if mask is not None:
-            dtypes[mask] = bool_
-        return Plan(list(zip(inputs, dtypes)), alpha, parameters, geometry,
-                    compute, dtype)
-    return plan
 
 
 POINT = Geometry((), ())        # where a Python number lies
@@ -327,11 +285,21 @@ def count_inputs(schema):
     return sum(a.type.startswith("Tensor") for a in schema.arguments)
 
 
-def check_mask(name, argument, mask):
-    """A mask is a bool tensor; uint8 did its work before there were any."""
-    if mask.dtype not in ((bool_, uint8) if name == "where" else (bool_,)):
-        raise RuntimeError(f"{name}(): the {argument} must be a bool tensor, "
-                           f"as x > 0 is; got {mask.dtype}")
+def parameter_reader(schema):
+    """The function that reads the parameters: alpha, and the others."""
+    kinds = [a.type for a in schema.arguments[count_inputs(schema):]]
+    scales = any(a.name == "alpha" for a in schema.arguments)
+
+    def read(given, compute, met):
+        if not scales:
+            return 1, [wrap(compute, p) if kind == "Scalar" else p
+                       for p, kind in zip(given, kinds)]
+        alpha = given[0] if given else 1
+        if type(alpha) is int and alpha == 1:
+            return 1, []
+        check_alpha(schema.name, alpha, met)
+        return wrap(compute, alpha), []
+    return read
 
 
 def check_alpha(name, alpha, met):
@@ -341,6 +309,46 @@ def check_alpha(name, alpha, met):
             kind is bool_ is not met):
         raise RuntimeError(f"{name}(): alpha is {alpha}, and the tensors "
                            f"meet in {met}: give an alpha of that kind")
+
+
+def planner(schema, rule="same", refuse=(), mask=None, check=None):
+    """The function that plans a call, from the kernel's arguments.
+
+    `check(inputs, met, parameters)` may refuse what the dtypes alone do
+    not tell, or give other parameters.
+    """
+    name, count = schema.name, count_inputs(schema)
+    read_parameters = parameter_reader(schema)
+
+    def plan(args):
+        inputs = args[:count]
+        counted = [rank_of(x) for i, x in enumerate(inputs)
+                   if i != mask and x is not None]
+        met = meet(*counted[:1] if rule == "first" else counted)
+        if met.name in refuse:
+            raise NotImplementedError(
+                f"{name}() has no meaning for {met.name} tensors; convert "
+                f"them with .to(...)")
+        compute, dtype = RULES[rule](met)
+        read_in = [compute] * count
+        if mask is not None:
+            check_mask(name, schema.arguments[mask].name, inputs[mask])
+            read_in[mask] = bool_
+        alpha, parameters = read_parameters(args[count:], compute, met)
+        if check:
+            parameters = check(inputs, met, parameters) or parameters
+        geometry = result_geometry(*[
+            x.geometry if isinstance(x, Tensor) else POINT for x in inputs])
+        return Plan(list(zip(inputs, read_in)), alpha, parameters, geometry,
+                    compute, dtype)
+    return plan
+
+
+def check_mask(name, argument, mask):
+    """A mask is a bool tensor; uint8 did its work before there were any."""
+    if mask.dtype not in ((bool_, uint8) if name == "where" else (bool_,)):
+        raise RuntimeError(f"{name}(): the {argument} must be a bool tensor, "
+                           f"as x > 0 is; got {mask.dtype}")
 
 
 def operand_of(x, dtype):
@@ -1189,6 +1197,7 @@ for name, (doc, python, numpy, rule, refuse, inplace) in PAIRS.items():
     elementwise(f"{name}(Tensor self, Tensor {second}) -> Tensor", doc,
                 python, numpy, rule, refuse, numbers=(), inplace=inplace,
                 check=name == "heaviside" and same_dtypes(name))
+
 
 for name, doc, python, numpy, numbers in [
         ("copysign", "self with the sign of other.", math.copysign,
