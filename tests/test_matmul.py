@@ -579,36 +579,110 @@ def test_powers(n, dtype, device):
 
 @quick
 @given(st.data(), st.integers(1, 4), st.sampled_from([(), (3,), (2, 1)]))
-def test_inverses(data, n, batch):
+def test_equations(data, n, batch):
+    """Inverses, solutions, determinants and powers below zero."""
     layout = data.draw(layouts(
         dtype=lamina.float64, shape=(*batch, n, n), overlap=False))
-    values = layout.array() + 100 * np.eye(n)
+    values = layout.array() + 50 * np.eye(n)
+    right = data.draw(layouts(dtype=lamina.float64, shape=(n, 2)))
+
+    def near(found, expected):
+        np.testing.assert_allclose(np.array(found.tolist()), expected,
+                                   rtol=1e-9, atol=1e-9)
+
     for device in DEVICES:
         x = lamina.tensor(values.tolist(), dtype=lamina.float64,
                           device=device)
-        found = lamina.linalg.inv(x.transpose(-1, -2)).transpose(-1, -2)
-        np.testing.assert_allclose(np.array(found.tolist()),
-                                   np.linalg.inv(values), atol=1e-12)
-        found = lamina.linalg.matrix_power(x, -2) @ x @ x
-        np.testing.assert_allclose(np.array(found.tolist()), np.broadcast_to(
-            np.eye(n), values.shape), atol=1e-9)
+        turned = x.transpose(-1, -2)
+        near(lamina.linalg.inv(turned).transpose(-1, -2),
+             np.linalg.inv(values))
+        near(lamina.linalg.matrix_power(x, -2) @ x @ x,
+             np.broadcast_to(np.eye(n), values.shape))
+        b = right.on(device)
+        near(x @ lamina.linalg.solve(x, b), np.broadcast_to(
+            right.array(), (*batch, n, 2)))
+        near(lamina.linalg.solve(x, b.t(), left=False) @ x, np.broadcast_to(
+            right.array().T, (*batch, 2, n)))
+        near(x @ lamina.linalg.solve(x, b[:, :1]),
+             np.broadcast_to(right.array()[:, :1], (*batch, n, 1)))
+        sign, log = lamina.linalg.slogdet(x)
+        near(sign * log.exp(), np.linalg.det(values))
+        near(lamina.linalg.det(x), np.linalg.det(values))
+        near(lamina.logdet(x), np.log(np.linalg.det(values)))
 
 
-def test_inverse_edges(ones, device):
-    inv = lamina.linalg.inv
+def test_triangles(device):
+    a = lamina.tensor([[2.0, 9.0], [4.0, 8.0]], device=device)
+    b = lamina.tensor([[4.0, 2.0], [8.0, 4.0]], device=device)
+    solve = lamina.linalg.solve_triangular
+    assert solve(a, b, upper=False).tolist() == [[2.0, 1.0], [0.0, 0.0]]
+    assert solve(a, b, upper=True).tolist() == [[-2.5, -1.25], [1.0, 0.5]]
+    assert solve(a, b, upper=False, unitriangular=True).tolist() == [
+        [4.0, 2.0], [-8.0, -4.0]]
+    assert solve(a, b, upper=False, left=False).tolist() == [
+        [1.5, 0.25], [3.0, 0.5]]
+
+
+def test_cholesky(device):
+    rows = [[4.0, 99.0, 99.0], [2.0, 5.0, 99.0], [-2.0, 3.0, 14.0]]
+    a = lamina.tensor(rows, dtype=lamina.float64, device=device)
+    root = lamina.linalg.cholesky(a)
+    assert root.tolist() == [[2, 0, 0], [1, 2, 0], [-1, 2, 3]]
+    upper = lamina.linalg.cholesky(a.t().expand(2, 3, 3), upper=True)
+    assert upper.tolist() == [root.t().tolist()] * 2
+    with pytest.raises(RuntimeError, match='positive definite'):
+        lamina.linalg.cholesky(-a)
+    for bad in (a[:2], a.long()):
+        with pytest.raises(RuntimeError, match='cholesky.*(square|floats)'):
+            lamina.linalg.cholesky(bad)
+
+
+def test_distances(ones, device):
+    a = lamina.tensor([[0.0, 0.0], [3.0, 4.0]], device=device)
+    assert lamina.cdist(a, a[1:]).tolist() == [[5.0], [0.0]]
+    assert lamina.cdist(a, a[1:], p=1).tolist() == [[7.0], [0.0]]
+    assert lamina.cdist(a, a[1:], inf).tolist() == [[4.0], [0.0]]
+    assert lamina.cdist(a, a[1:], 0).tolist() == [[2.0], [0.0]]
+    assert lamina.cdist(ones(5, 2, 3), ones(4, 3)).shape == (5, 2, 4)
+    for bad in (lambda: lamina.cdist(a, a, -1), lambda: lamina.cdist(a[0], a),
+                lambda: lamina.cdist(a, a[:, :1]),
+                lambda: lamina.cdist(a.long(), a.long())):
+        with pytest.raises(RuntimeError, match='cdist'):
+            bad()
+    with pytest.raises(ValueError, match="'quick'.*use_mm"):
+        lamina.cdist(a, a, compute_mode='quick')
+
+
+def test_equations_without_an_answer(ones, device):
+    inv, solve = lamina.linalg.inv, lamina.linalg.solve
     assert inv(ones(0, 2, 2)).shape == (0, 2, 2)
     assert inv(ones(2, 0, 0)).shape == (2, 0, 0)
+    assert solve(ones(3, 2, 2), ones(3, 2)).shape == (3, 2) if (
+        str(ones(1).device) == 'meta') else True
     swapped = lamina.tensor([[0.0, 2.0], [1.0, 0.0]], device=device)
     assert inv(swapped).tolist() == [[0.0, 1.0], [0.5, 0.0]]
-    with pytest.raises(RuntimeError, match='singular'):
-        inv(lamina.ones(2, 2, device=device))
+    assert lamina.linalg.det(swapped).item() == pytest.approx(-2)
+    flat = lamina.ones(2, 2, device=device)
+    assert [x.item() for x in lamina.linalg.slogdet(flat)] == [0, -inf]
+    assert lamina.linalg.det(flat).item() == 0
+    assert lamina.linalg.slogdet(flat).sign.item() == 0
+    for call in (lambda: inv(flat), lambda: solve(flat, flat)):
+        with pytest.raises(RuntimeError, match='singular'):
+            call()
     for bad in (ones(2, 3), ones(2)):
-        with pytest.raises(RuntimeError, match='square'):
-            inv(bad)
-        with pytest.raises(RuntimeError, match='square'):
-            lamina.linalg.matrix_power(bad, 2)
+        for call in (inv, lamina.linalg.det, lamina.linalg.slogdet,
+                     lambda x: solve(x, x),
+                     lambda x: lamina.linalg.matrix_power(x, 2)):
+            with pytest.raises(RuntimeError, match='square'):
+                call(bad)
     with pytest.raises(RuntimeError, match='int64'):
         inv(ones(2, 2).long())
+    with pytest.raises(RuntimeError, match='one dtype'):
+        solve(ones(2, 2), ones(2, 2).double())
+    with pytest.raises(RuntimeError, match=r'\[2, 2\] times \[3, 2\]'):
+        solve(ones(2, 2), ones(3, 2))
+    with pytest.raises(RuntimeError, match='left=False'):
+        solve(ones(2, 2), ones(2), left=False)
 
 
 @quick

@@ -1325,9 +1325,40 @@ derivative("scatter_add",
 derivative("bmm",
            self=lambda grad, mat2: grad.bmm(mat2.transpose(1, 2)),
            mat2=lambda grad, self: self.transpose(1, 2).bmm(grad))
-derivative("linalg_inv",
-           A=lambda grad, result: -(result.transpose(-1, -2) @ grad
-                                    @ result.transpose(-1, -2)))
+
+
+def solve_A(grad, A, result):
+    part = functions["_solve"](A.transpose(-1, -2), grad)
+    return -(part @ result.transpose(-1, -2))
+
+
+def slogdet_A(grads, A):
+    """The sign has no slope; the logarithm's is the inverse, turned."""
+    if grads[1] is None:
+        return None
+    return grads[1].unsqueeze(-1).unsqueeze(-1) * functions["linalg_inv"](
+        A).transpose(-1, -2)
+
+
+derivative("_solve", A=solve_A,
+           B=lambda grad, A: functions["_solve"](A.transpose(-1, -2), grad))
+derivative("linalg_slogdet",
+           A=slogdet_A)
+
+
+def cholesky_A(grad, result):
+    """Murray, Differentiation of the Cholesky decomposition, 2016."""
+    turned = result.transpose(-1, -2)
+    part = (turned @ grad).tril()
+    part = part + part.tril(-1).transpose(-1, -2)
+    left = functions["_solve"](turned, part)
+    return functions["_solve"](turned, left.transpose(-1, -2)).transpose(
+        -1, -2) / 2
+
+
+derivative("_cholesky", A=cholesky_A)
+derivative("tril", self=lambda grad, diagonal: grad.tril(diagonal))
+derivative("triu", self=lambda grad, diagonal: grad.triu(diagonal))
 
 
 def softmax_self(grad, result, dim):

@@ -4,9 +4,10 @@ Exported from chapters/06_matmul.ipynb by `course export`; edit the chapter,
 not this file.
 """
 
+import math
 from string import ascii_letters
 
-from lamina.broadcasting import broadcast_shapes, quiet, result_type
+from lamina.broadcasting import broadcast_shapes, ieee_log, quiet, result_type
 from lamina.dispatch import (
     Namespace, array, build_call, define, from_array, from_outside, functions,
     impl, kernel_of, np, operators, sparse_coo,
@@ -603,68 +604,230 @@ define("linalg_multi_dot(Tensor[] tensors) -> Tensor",
        composite=multi_dot)
 
 
-def invert_rows(rows):
-    """The inverse of a matrix in nested lists, by Gauss and Jordan."""
-    size = len(rows)
-    rows = [row + [float(i == j) for j in range(size)]
-            for i, row in enumerate(rows)]
+def eliminate(rows, size):
+    """Gauss and Jordan: rows of a | b become a^-1 b; also a's pivots.
+
+    The pivots carry the sign of the exchanges. They end at the first 0.
+    """
+    rows, pivots = [list(row) for row in rows], []
     for p in range(size):
         best = max(range(p, size), key=lambda i: abs(rows[i][p]))
+        pivots.append(rows[best][p] if best == p else -rows[best][p])
         rows[p], rows[best] = rows[best], rows[p]
-        if rows[p][p] == 0:
-            raise RuntimeError(f"inv(): the matrix is singular: no pivot is "
-                               f"left in column {p}")
+        if pivots[-1] == 0:
+            break
         rows[p] = [value / rows[p][p] for value in rows[p]]
         for i in range(size):
             if i != p and rows[i][p]:
                 rows[i] = [value - rows[i][p] * pivot
                            for value, pivot in zip(rows[i], rows[p])]
-    return [row[size:] for row in rows]
+    return [row[size:] for row in rows], pivots
 
 
 def check_square(name, x):
     if x.dim() < 2 or x.shape[-1] != x.shape[-2]:
         raise RuntimeError(f"{name}() takes square matrices; got "
                            f"{list(x.shape)}")
-
-
-def check_inverse(x):
-    check_square("inv", x)
-    if x.dtype.category < 2:
-        raise RuntimeError(f"inv() takes floats; got {x.dtype}: "
+    if x.dtype.category < 2 and name != "matrix_power":
+        raise RuntimeError(f"{name}() takes floats; got {x.dtype}: "
                            f"x.to(lamina.float32)")
 
 
-define("linalg_inv(Tensor A) -> Tensor", "The inverse of each matrix.")
+def matrices(x):
+    """The matrices of a batch, each as a list of its rows."""
+    values, (n, m) = flat(x), x.shape[-2:]
+    return [[values[(b * n + i) * m:(b * n + i + 1) * m] for i in range(n)]
+            for b in range(numel(x.shape[:-2]))]
 
 
-@impl("linalg_inv", "meta")
-def meta_inv(A):
-    check_inverse(A)
-    return empty(A.shape, dtype=A.dtype, device="meta")
+define("_solve(Tensor A, Tensor B) -> Tensor",
+       "The X of A X = B, for batches of one shape.")
 
 
-@impl("linalg_inv", "python")
-def python_inv(A):
-    check_inverse(A)
-    size = A.shape[-1]
-    values = flat(A)
+@impl("_solve", "meta")
+def meta_solve(A, B):
+    return empty(B.shape, dtype=B.dtype, device="meta")
+
+
+@impl("_solve", "python")
+def python_solve(A, B):
     found = []
-    for start in range(0, len(values), size * size or 1):
-        found += sum(invert_rows(
-            [values[start + i * size:start + (i + 1) * size]
-             for i in range(size)]), [])
-    return write_values(empty(A.shape, dtype=A.dtype, device="python"),
+    for a, b in zip(matrices(A), matrices(B)):
+        rows, pivots = eliminate([x + y for x, y in zip(a, b)], len(a))
+        if 0 in pivots:
+            raise RuntimeError("solve(): a matrix is singular: no number to "
+                               f"divide by in column {len(pivots) - 1}")
+        found += sum(rows, [])
+    return write_values(empty(B.shape, dtype=B.dtype, device="python"),
                         found)
 
 
-@impl("linalg_inv", "cpu")
-def cpu_inv(A):
-    check_inverse(A)
+@impl("_solve", "cpu")
+def cpu_solve(A, B):
     try:
-        return from_array(np.linalg.inv(array(A)))
+        return from_array(np.linalg.solve(array(A), array(B)))
     except np.linalg.LinAlgError:
-        raise RuntimeError("inv(): a matrix is singular") from None
+        raise RuntimeError("solve(): a matrix is singular") from None
+
+
+def solve(A, B, left):
+    check_square("solve", A)
+    if B.dtype is not A.dtype:
+        raise RuntimeError(f"solve() takes two tensors of one dtype; got "
+                           f"{A.dtype} and {B.dtype}")
+    if B.dim() == 1 or B.shape == A.shape[:-1]:
+        if not left:
+            raise RuntimeError("solve(): with left=False, B must be a "
+                               f"matrix; got {list(B.shape)}")
+        return solve(A, B.unsqueeze(-1), True).squeeze(-1)
+    if not left:
+        return solve(A.transpose(-1, -2), B.transpose(-1, -2),
+                     True).transpose(-1, -2)
+    check_inner("solve", A.shape, B.shape, B.shape[-2])
+    batch = broadcast_shapes(A.shape[:-2], B.shape[:-2])
+    return functions["_solve"](A.expand(*batch, *A.shape[-2:]),
+                               B.expand(*batch, *B.shape[-2:]))
+
+
+def identity(x):
+    """Identity matrices of the shape of x, and of its dtype."""
+    size = x.shape[-1]
+    one = x.new_zeros(size, size)
+    one.as_strided((size,), (size + 1,)).fill_(1)
+    return one.expand(x.shape)
+
+
+def inv(A):
+    check_square("inv", A)
+    return functions["_solve"](A, identity(A))
+
+
+define("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor",
+       "The X of A X = B, or with left=False of X A = B.", composite=solve)
+define("linalg_inv(Tensor A) -> Tensor", "The inverse of each matrix.",
+       composite=inv)
+
+
+slogdet = define(
+    "linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)",
+    "The sign and the logarithm of the size of the determinant.")
+
+
+@impl("linalg_slogdet", "python")
+def python_slogdet(A):
+    check_square("slogdet", A)
+    signs, logs = [], []
+    for rows in matrices(A):
+        _, pivots = eliminate(rows, len(rows))
+        signs.append(math.prod((p > 0) - (p < 0) if p == p else p
+                               for p in pivots))
+        logs.append(sum(ieee_log(abs(p)) for p in pivots))
+    out = [empty(A.shape[:-2], dtype=A.dtype, device="python")
+           for _ in range(2)]
+    return slogdet.result(write_values(out[0], signs),
+                          write_values(out[1], logs))
+
+
+@impl("linalg_slogdet", "cpu")
+def cpu_slogdet(A):
+    check_square("slogdet", A)
+    sign, log = quiet(np.linalg.slogdet, array(A))
+    return slogdet.result(from_array(sign), from_array(log))
+
+
+@impl("linalg_slogdet", "meta")
+def meta_slogdet(A):
+    check_square("slogdet", A)
+    return slogdet.result(*[empty(A.shape[:-2], dtype=A.dtype,
+                                  device="meta") for _ in range(2)])
+
+
+def det(A):
+    check_square("det", A)
+    sign, logabsdet = functions["linalg_slogdet"](A)
+    return sign * logabsdet.exp()
+
+
+def logdet(A):
+    sign, logabsdet = functions["linalg_slogdet"](A)
+    return (sign / sign.abs()).log() + logabsdet    # nan for a negative one
+
+
+for name, argument in (("linalg_det", "A"), ("det", "self")):
+    define(f"{name}(Tensor {argument}) -> Tensor", "The determinant.",
+           composite=det)
+define("logdet(Tensor self) -> Tensor", "The determinant's logarithm.",
+       composite=logdet)
+
+
+def solve_triangular(A, B, upper, left, unitriangular):
+    if A.dim() < 2 or B.dim() < 2:
+        raise RuntimeError(f"solve_triangular() takes matrices; got "
+                           f"{list(A.shape)} and {list(B.shape)}")
+    start = int(unitriangular)
+    A = A.triu(start) if upper else A.tril(-start)
+    if unitriangular:
+        A = A + identity(A)
+    if B.shape == A.shape[:-1]:         # a matrix, even so
+        return solve(A, B.unsqueeze(0), left).squeeze(0)
+    return solve(A, B, left)
+
+
+define("linalg_solve_triangular(Tensor A, Tensor B, *, bool upper, "
+       "bool left=True, bool unitriangular=False) -> Tensor",
+       "The X of A X = B, where A is triangular.",
+       composite=solve_triangular)
+
+
+define("_cholesky(Tensor A) -> Tensor", "The lower triangle of each.")
+
+
+def cholesky_rows(a):
+    """The lower triangle whose product with itself, turned, is a."""
+    size = len(a)
+    rows = [[0.0] * size for _ in a]
+    for i in range(size):
+        for j in range(i + 1):
+            rest = a[i][j] - sum(x * y for x, y in zip(
+                rows[i][:j], rows[j][:j]))
+            if i == j and not rest > 0:
+                raise RuntimeError(f"cholesky(): the matrix is not positive "
+                                   f"definite: {rest} at ({i}, {i})")
+            rows[i][j] = math.sqrt(rest) if i == j else rest / rows[j][j]
+    return rows
+
+
+@impl("_cholesky", "python")
+def python_cholesky(A):
+    found = [sum(cholesky_rows(rows), []) for rows in matrices(A)]
+    return write_values(empty(A.shape, dtype=A.dtype, device="python"),
+                        sum(found, []))
+
+
+@impl("_cholesky", "cpu")
+def cpu_cholesky(A):
+    try:
+        return from_array(np.linalg.cholesky(array(A)))
+    except np.linalg.LinAlgError:
+        raise RuntimeError("cholesky(): a matrix is not positive "
+                           "definite") from None
+
+
+@impl("_cholesky", "meta")
+def meta_cholesky(A):
+    return empty(A.shape, dtype=A.dtype, device="meta")
+
+
+def cholesky(A, upper):
+    check_square("cholesky", A)
+    if upper:
+        return cholesky(A.transpose(-1, -2), False).transpose(-1, -2)
+    return functions["_cholesky"](A)
+
+
+define("linalg_cholesky(Tensor A, *, bool upper=False) -> Tensor",
+       "The lower triangle L of A = L @ L.T; only that half of A is read.",
+       composite=cholesky)
 
 
 def matrix_power(input, n):
@@ -672,10 +835,7 @@ def matrix_power(input, n):
     if n < 0:
         return matrix_power(functions["linalg_inv"](input), -n)
     if n == 0:
-        size = input.shape[-1]
-        one = input.new_zeros(size, size)
-        one.as_strided((size,), (size + 1,)).fill_(1)
-        return input.clone().copy_(one)
+        return input.clone().copy_(identity(input))
     result = None
     while n:
         if n % 2:
@@ -736,3 +896,27 @@ define("linalg_cross(Tensor input, Tensor other, *, int dim=-1) -> Tensor",
 define("cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
        "The cross products along the first dimension of size 3.",
        composite=cross)
+
+
+USE_MM = "use_mm_for_euclid_dist"       # PyTorch's modes: one way, here
+COMPUTE_MODES = (USE_MM, USE_MM + "_if_necessary", f"donot_{USE_MM}")
+
+
+def cdist(x1, x2, p, compute_mode):
+    if x1.dim() < 2 or x2.dim() < 2 or x1.shape[-1] != x2.shape[-1]:
+        raise RuntimeError(f"cdist() takes matrices with rows of one length; "
+                           f"got {list(x1.shape)} and {list(x2.shape)}")
+    if x1.dtype.category < 2 or x2.dtype.category < 2 or p < 0:
+        raise RuntimeError(f"cdist() takes floats and a p of 0 or more; got "
+                           f"{x1.dtype}, {x2.dtype} and {p}")
+    if compute_mode not in COMPUTE_MODES:
+        raise ValueError(f"cdist(): compute_mode is {compute_mode!r}; "
+                         f"expected one of {', '.join(COMPUTE_MODES)}")
+    return functions["linalg_vector_norm"](
+        x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
+
+
+define("cdist(Tensor x1, Tensor x2, float p=2.0, str compute_mode="
+       f"{COMPUTE_MODES[1]!r}) -> Tensor",
+       "The distance of each row of one to each row of the other.",
+       composite=cdist)
