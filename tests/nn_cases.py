@@ -259,12 +259,25 @@ def loss_case(b, kind, options, reduction, tensors):
     return run
 
 
+def state_names(b):
+    """What the modules call their parameters and buffers."""
+    nn = b.T.nn
+    made = [nn.Linear(2, 2), nn.BatchNorm1d(2), nn.LayerNorm(2),
+            nn.GroupNorm(1, 2), nn.Embedding(2, 2), nn.Conv1d(1, 1, 1),
+            nn.Conv2d(1, 1, 1, bias=False), nn.PReLU(), nn.Dropout(),
+            nn.CrossEntropyLoss(b.t([1.])), nn.ParameterList([b.t([1.])])]
+    net = nn.Sequential(nn.ModuleList(made[:2]), nn.ModuleDict({
+        'a': made[2], 'b': nn.Sequential(made[0])}), *made[3:])
+    return {name: list(x.shape) for name, x in net.state_dict().items()}
+
+
 def cases(b):
     """All cases by name."""
     found = {}
     for part in activations, layers, functions, losses:
         found.update(part(b))
     found['what batch norm remembers'] = lambda: running(b)
+    found['names of the state'] = lambda: state_names(b)
     return found
 
 

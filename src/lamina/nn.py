@@ -1052,8 +1052,18 @@ def submodule(name, doc):
     """A module lamina.nn.<name> that functions are put into."""
     made = types.ModuleType(f"lamina.nn.{name}", doc)
     made.__all__ = []
+    made.__getattr__ = functools.partial(missing, made.__name__,
+                                         made.__all__)
     sys.modules[made.__name__] = made
     return made
+
+
+def missing(module, names, name):
+    """Say that a module has no such name."""
+    raise AttributeError(
+        f"module {module!r} has no attribute {name!r}"
+        + nearest(name, names) + ("" if name.startswith("__") else
+        "; what is left out is told on the page 'Where Lamina differs'"))
 
 
 def part_of(module):
@@ -3275,3 +3285,7 @@ PixelUnshuffle = module_of("PixelUnshuffle", pixel_unshuffle)
 
 
 part_of(functional)(functions["linear"])
+
+
+def __getattr__(name):
+    missing("lamina.nn", list(globals()), name)
