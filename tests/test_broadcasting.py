@@ -474,6 +474,30 @@ def test_quiet_inside_quiet_and_in_threads():
     assert len(found) == 160 and all(found)
 
 
+@pytest.mark.parametrize('device', ['cpu', 'python'])
+def test_polygamma(device):
+    """Values of Abramowitz and Stegun, and where there is a pole."""
+    def at(n, x):
+        x = lamina.tensor([x], dtype=lamina.float64, device=device)
+        assert x.polygamma(n).tolist() == lamina.polygamma(n, x).tolist() or (
+            math.isnan(x.polygamma(n).item()))
+        return lamina.polygamma(n, x).item()
+
+    pi2, zeta3 = math.pi ** 2, 1.2020569031595942
+    assert at(0, 1.0) == pytest.approx(-0.5772156649015329, rel=1e-14)
+    assert at(1, 1.0) == pytest.approx(pi2 / 6, rel=1e-14)
+    assert at(1, 0.5) == pytest.approx(pi2 / 2, rel=1e-14)
+    assert at(1, -0.5) == pytest.approx(pi2 / 2 + 4, rel=1e-14)
+    assert at(2, 1.0) == pytest.approx(-2 * zeta3, rel=1e-14)
+    assert at(3, 0.5) == pytest.approx(pi2 ** 2, rel=1e-14)
+    assert at(1, 1e8) == pytest.approx(1e-8, rel=1e-7)
+    assert (at(1, -2.0), at(2, 0.0)) == (math.inf, -math.inf)
+    assert (at(1, math.inf), at(1, 1e-200)) == (0, math.inf)
+    assert math.isnan(at(1, math.nan)) and math.isnan(at(1, -math.inf))
+    with pytest.raises(RuntimeError, match='0 or more; got -1'):
+        at(-1, 1.0)
+
+
 # --- in place and out -------------------------------------------------
 
 @quick

@@ -1072,7 +1072,6 @@ derivative("div.Tensor",
            other=lambda grad, self, other: -grad * ((self / other) / other))
 derivative("neg", self=lambda grad: -grad)
 derivative("abs", self=lambda grad, self: grad * self.sign())
-derivative("sign", self=lambda grad: grad * 0.0)
 derivative("log", self=lambda grad, self: grad / self)
 derivative("tanh", self=lambda grad, result: grad * (1 - result * result))
 derivative("sqrt", self=lambda grad, result: grad / (2 * result))
@@ -1100,196 +1099,202 @@ def pow_exponent(grad, self, exponent, result):
 
 
 derivative("pow.Tensor_Tensor", self=pow_self, exponent=pow_exponent)
-for name in ("eq", "ne", "lt", "le", "gt", "ge"):
-    derivative(f"{name}.Tensor")        # bools carry no gradient
 
 
-derivative("exp2", self=lambda grad, result: grad * result * math.log(2))
+LN2, LN10 = math.log(2), math.log(10)
+ROOT_PI = math.sqrt(math.pi)
+
+derivative("exp2", self=lambda grad, result: grad * result * LN2)
 derivative("expm1", self=lambda grad, result: grad * (result + 1))
-derivative("log2", self=lambda grad, self: grad / (self * math.log(2)))
-derivative("log10", self=lambda grad, self: grad / (self * math.log(10)))
+derivative("log2", self=lambda grad, self: grad / (self * LN2))
+derivative("log10", self=lambda grad, self: grad / (self * LN10))
 derivative("log1p", self=lambda grad, self: grad / (self + 1))
+derivative("reciprocal", self=lambda grad, result: -grad * result * result)
+derivative("rsqrt", self=lambda grad, result: -0.5 * grad * result ** 3)
+derivative("square", self=lambda grad, self: 2 * grad * self)
+derivative("sigmoid",
+           self=lambda grad, result: grad * (1 - result) * result)
+derivative("erf", self=lambda grad, self:
+           grad * (-self * self).exp() * (2 / ROOT_PI))
+derivative("erfc", self=lambda grad, self:
+           grad * (-self * self).exp() * (-2 / ROOT_PI))
+derivative("erfinv", self=lambda grad, result:
+           grad * (result * result).exp() * (ROOT_PI / 2))
+derivative("lgamma", self=lambda grad, self: grad * self.digamma())
+derivative("digamma", self=lambda grad, self: grad * self.polygamma(1))
+derivative("_polygamma",
+           self=lambda grad, self, n: grad * self.polygamma(n + 1))
+
+
 derivative("sin", self=lambda grad, self: grad * self.cos())
 derivative("cos", self=lambda grad, self: -grad * self.sin())
 derivative("tan", self=lambda grad, result: grad * (1 + result * result))
 derivative("asin", self=lambda grad, self: grad * (1 - self * self).rsqrt())
-derivative("acos", self=lambda grad, self:
-           -grad * (1 - self * self).rsqrt())
-derivative("atan", self=lambda grad, self: grad / (self * self + 1))
+derivative("acos", self=lambda grad, self: -grad * (1 - self * self).rsqrt())
+derivative("atan", self=lambda grad, self: grad / (1 + self * self))
 derivative("sinh", self=lambda grad, self: grad * self.cosh())
 derivative("cosh", self=lambda grad, self: grad * self.sinh())
-derivative("asinh", self=lambda grad, self:
-           grad * (self * self + 1).rsqrt())
-derivative("acosh", self=lambda grad, self:
-           grad * (self * self - 1).rsqrt())
+derivative("asinh", self=lambda grad, self: grad * (self * self + 1).rsqrt())
+derivative("acosh", self=lambda grad, self: grad * (self * self - 1).rsqrt())
 derivative("atanh", self=lambda grad, self: grad / (1 - self * self))
-derivative("reciprocal", self=lambda grad, result: -grad * result * result)
-derivative("rsqrt", self=lambda grad, result: -0.5 * grad * result ** 3)
-derivative("sigmoid", self=lambda grad, result:
-           grad * (1 - result) * result)
-derivative("deg2rad", self=lambda grad: grad * (math.pi / 180))
-derivative("rad2deg", self=lambda grad: grad * (180 / math.pi))
-derivative("erf", self=lambda grad, self:
-           grad * (2 / math.sqrt(math.pi) * (-(self * self)).exp()))
-derivative("erfc", self=lambda grad, self:
-           grad * (-2 / math.sqrt(math.pi) * (-(self * self)).exp()))
-derivative("erfinv", self=lambda grad, result:
-           grad * (math.sqrt(math.pi) / 2 * (result * result).exp()))
-derivative("lgamma", self=lambda grad, self: grad * self.digamma())
-derivative("square", self=lambda grad, self: grad * (2 * self))
-derivative("positive", self=lambda grad: grad)
-derivative("frac", self=lambda grad: grad)
-for name in ("floor", "ceil", "trunc", "round", "round.decimals"):
-    derivative(name, self=lambda grad: grad * 0.0)
-derivative("nan_to_num", self=lambda grad, self:
-           where(self.isfinite(), grad, 0.0))
-derivative("tril", self=lambda grad, diagonal: grad.tril(diagonal))
-derivative("triu", self=lambda grad, diagonal: grad.triu(diagonal))
+derivative("deg2rad", self=lambda grad: grad.deg2rad())
+derivative("rad2deg", self=lambda grad: grad.rad2deg())
 
 
-def sinc_self(grad, self):
-    turn = where(self == 0, 1.0, self) * math.pi
-    slope = (turn * turn.cos() - turn.sin()) * (math.pi / (turn * turn))
-    return grad * where(self == 0, 0.0, slope)
+def sinc_self(grad, self, result):
+    x = where(self == 0, 1.0, self)             # no division by 0
+    slope = ((math.pi * x).cos() - result) / x
+    return grad * where(self == 0, self * (-math.pi ** 2 / 3), slope)
 
 
 def logit_self(grad, self, eps):
-    slope = grad / (self * (1 - self))
-    if eps is None:
-        return where((self >= 0) * (self <= 1), slope, math.nan)
-    return where((self >= eps) * (self <= 1 - eps), slope, 0.0)
-
-
-def within(grad, self, min, max):
-    """The gradient where clamp let the number through."""
-    if min is not None:
-        grad = where(self >= min, grad, 0.0)
-    return grad if max is None else where(self <= max, grad, 0.0)
-
-
-def clamp_low(grad, self, min, max):
-    chosen = self < min
-    return where(chosen if max is None else chosen * (min < max), grad, 0.0)
-
-
-def clamp_high(grad, self, min, max):
-    chosen = self > max
-    if min is not None:
-        chosen = chosen.logical_or(max < min)
-    return where(chosen, grad, 0.0)
+    """1 / (x (1 - x)) inside; outside 0 if eps has held it there."""
+    low, outside = (0.0, math.nan) if eps is None else (eps, 0.0)
+    inside = (self >= low) & (self <= 1 - low)
+    x = where(inside, self, 0.5)
+    return where(inside, grad / (x * (1 - x)), outside)
 
 
 derivative("sinc", self=sinc_self)
 derivative("logit", self=logit_self)
-derivative("clamp", self=within, min=clamp_low, max=clamp_high)
+
+
+def xlogy_self(grad, self, other):
+    """log(other), and 0 where the result is 0 for want of a factor."""
+    return where((self == 0) & (other <= 0), 0.0,
+                 functions["xlogy"](grad, other))
+
+
+derivative("xlogy.Tensor", self=xlogy_self,
+           other=lambda grad, self, other: grad * self / other)
+derivative("logaddexp",
+           self=lambda grad, self, other: grad * (self - other).sigmoid(),
+           other=lambda grad, self, other: grad * (other - self).sigmoid())
+derivative("logaddexp2",
+           self=lambda grad, self, other:
+           grad * ((self - other) * LN2).sigmoid(),
+           other=lambda grad, self, other:
+           grad * ((other - self) * LN2).sigmoid())
+derivative("ldexp.Tensor",
+           self=lambda grad, other: grad.ldexp(other),
+           other=lambda grad, result: grad * result * LN2)
+derivative("atan2",
+           self=lambda grad, self, other:
+           grad * other / (self * self + other * other),
+           other=lambda grad, self, other:
+           -grad * self / (self * self + other * other))
+derivative("hypot",
+           self=lambda grad, self, result: grad * (self / result),
+           other=lambda grad, other, result: grad * (other / result))
+
+
+div = functions["div"]
+
+derivative("fmod.Tensor", self=lambda grad: grad,
+           other=lambda grad, self, other:
+           -grad * div(self, other, rounding_mode="trunc"))
+derivative("remainder.Tensor", self=lambda grad: grad,
+           other=lambda grad, self, other:
+           -grad * div(self, other, rounding_mode="floor"))
+derivative("lerp.Tensor",
+           self=lambda grad, weight: grad * (1 - weight),
+           end=lambda grad, weight: grad * weight,
+           weight=lambda grad, self, end: grad * (end - self))
+derivative("addcmul",
+           self=lambda grad: grad,
+           tensor1=lambda grad, tensor2, value: grad * (tensor2 * value),
+           tensor2=lambda grad, tensor1, value: grad * (tensor1 * value))
+derivative("addcdiv",
+           self=lambda grad: grad,
+           tensor1=lambda grad, tensor2, value: grad * (value / tensor2),
+           tensor2=lambda grad, tensor1, tensor2, value:
+           -grad * (value * tensor1 / (tensor2 * tensor2)))
+
+
+derivative("maximum",
+           self=lambda grad, self, other: where(
+               self == other, grad / 2, where(self < other, 0.0, grad)),
+           other=lambda grad, self, other: where(
+               self == other, grad / 2, where(self > other, 0.0, grad)))
+derivative("minimum",
+           self=lambda grad, self, other: where(
+               self == other, grad / 2, where(self > other, 0.0, grad)),
+           other=lambda grad, self, other: where(
+               self == other, grad / 2, where(self < other, 0.0, grad)))
+derivative("fmax",
+           self=lambda grad, self, other: where(
+               (self >= other) | other.isnan(), grad, 0.0),
+           other=lambda grad, self, other: where(
+               (self >= other) | other.isnan(), 0.0, grad))
+derivative("fmin",
+           self=lambda grad, self, other: where(
+               (self <= other) | other.isnan(), grad, 0.0),
+           other=lambda grad, self, other: where(
+               (self <= other) | other.isnan(), 0.0, grad))
+
+
+def within(self, min, max):
+    """Where clamp has left an element as it was."""
+    if min is None or max is None:
+        return self <= max if min is None else self >= min
+    return (self >= min) & (self <= max)
+
+
+derivative("clamp",         # where min > max, the result is max
+           self=lambda grad, self, min, max: where(
+               within(self, min, max), grad, 0.0),
+           min=lambda grad, self, min, max: where(
+               (self < min) & (True if max is None else min < max),
+               grad, 0.0),
+           max=lambda grad, self, min, max: where(
+               (self > max) | (False if min is None else max < min),
+               grad, 0.0))
 derivative("clamp_min",
            self=lambda grad, self, min: where(self >= min, grad, 0.0),
            min=lambda grad, self, min: where(self < min, grad, 0.0))
 derivative("clamp_max",
            self=lambda grad, self, max: where(self <= max, grad, 0.0),
            max=lambda grad, self, max: where(self > max, grad, 0.0))
-
-
-def winner(beats):
-    """The gradient of the one of two that was taken; equals share it."""
-    def self_part(grad, self, other):
-        return where(self == other, grad / 2,
-                     where(beats(self, other), grad, 0.0))
-
-    def other_part(grad, self, other):
-        return where(self == other, grad / 2,
-                     where(beats(self, other), 0.0, grad))
-    return {"self": self_part, "other": other_part}
-
-
-def numbers_first(beats):
-    """The same for fmax and fmin: a nan loses, and of equals the first
-    is taken."""
-    def taken(self, other):
-        return beats(self, other).logical_or(other != other)
-    return {"self": lambda grad, self, other:
-            where(taken(self, other), grad, 0.0),
-            "other": lambda grad, self, other:
-            where(taken(self, other), 0.0, grad)}
-
-
-derivative("maximum", **winner(lambda a, b: a > b))
-derivative("minimum", **winner(lambda a, b: a < b))
-derivative("fmax", **numbers_first(lambda a, b: a >= b))
-derivative("fmin", **numbers_first(lambda a, b: a <= b))
-
-
-def rounded_division(part):
-    """0 where a quotient is rounded; the formula of div where it is not."""
-    plain = derivatives["div.Tensor"][part]
-    if part == "self":
-        return lambda grad, other, rounding_mode: (
-            plain(grad, other) if rounding_mode is None else grad * 0.0)
-    return lambda grad, self, other, rounding_mode: (
-        plain(grad, self, other) if rounding_mode is None else grad * 0.0)
-
-
-def xlogy_self(grad, self, other):
-    nothing_there = (self == 0) * (other <= 0)
-    return grad * where(nothing_there, 0.0,
-                        where(nothing_there, 1.0, other).log())
-
-
-derivative("div.Tensor_mode", self=rounded_division("self"),
-           other=rounded_division("other"))
-derivative("fmod.Tensor", self=lambda grad: grad,
-           other=lambda grad, self, other: -grad * (self / other).trunc())
-derivative("remainder.Tensor", self=lambda grad: grad,
-           other=lambda grad, self, other: -grad * (self / other).floor())
-derivative("float_power.Tensor_Tensor",
-           self=lambda grad, self, exponent: pow_self(grad, self, exponent),
-           exponent=lambda grad, self, exponent, result:
-           pow_exponent(grad, self, exponent, result))
-derivative("atan2",
-           self=lambda grad, self, other:
-           grad * (other / (self * self + other * other)),
-           other=lambda grad, self, other:
-           grad * (-self / (self * self + other * other)))
-derivative("hypot",
-           self=lambda grad, self, result: grad * (self / result),
-           other=lambda grad, other, result: grad * (other / result))
-derivative("logaddexp",
-           self=lambda grad, self, other: grad / (1 + (other - self).exp()),
-           other=lambda grad, self, other: grad / (1 + (self - other).exp()))
-derivative("logaddexp2",
-           self=lambda grad, self, other: grad / (1 + 2 ** (other - self)),
-           other=lambda grad, self, other: grad / (1 + 2 ** (self - other)))
-derivative("copysign.Tensor",
-           self=lambda grad, self, result:
-           grad * where(self == 0, 0.0, result / self),
-           other=lambda grad: grad * 0.0)
-derivative("xlogy.Tensor", self=xlogy_self,
-           other=lambda grad, self, other: grad * (self / other))
-derivative("ldexp.Tensor",
-           self=lambda grad, other: grad * 2.0 ** other,
-           other=lambda grad, result: grad * result * math.log(2))
-
-
 derivative("masked_fill.Tensor",
            self=lambda grad, mask: where(mask, 0.0, grad),
            value=lambda grad, mask: where(mask, grad, 0.0))
-derivative("lerp.Tensor",
-           self=lambda grad, weight: grad * (1 - weight),
-           end=lambda grad, weight: grad * weight,
-           weight=lambda grad, self, end: grad * (end - self))
-derivative("addcmul", self=lambda grad: grad,
-           tensor1=lambda grad, tensor2, value:
-           grad * maybe_multiply(tensor2, value),
-           tensor2=lambda grad, tensor1, value:
-           grad * maybe_multiply(tensor1, value))
-derivative("addcdiv", self=lambda grad: grad,
-           tensor1=lambda grad, tensor2, value: grad * (value / tensor2),
-           tensor2=lambda grad, tensor1, tensor2, value:
-           -grad * (value * tensor1 / (tensor2 * tensor2)))
-for name in ("floor_divide", "isnan", "isinf", "isfinite", "isposinf",
-             "isneginf", "signbit", "logical_not", "logical_and",
-             "logical_or", "logical_xor", "heaviside"):
-    derivative(name)            # what they give carries no gradient
+derivative("nan_to_num", self=lambda grad, self: where(
+    self.isfinite(), grad, 0.0))
+derivative("tril", self=lambda grad, diagonal: grad.tril(diagonal))
+derivative("triu", self=lambda grad, diagonal: grad.triu(diagonal))
+
+
+def nothing(grad):
+    """A gradient of 0."""
+    return grad.new_zeros(grad.shape)
+
+
+for name in ("sign", "floor", "ceil", "trunc", "round", "round.decimals"):
+    derivative(name, self=nothing)
+derivative("floor_divide", self=nothing, other=nothing)
+derivative("div.Tensor_mode",
+           self=lambda grad, other, rounding_mode:
+           nothing(grad) if rounding_mode else grad / other,
+           other=lambda grad, self, other, rounding_mode:
+           nothing(grad) if rounding_mode else
+           -grad * ((self / other) / other))
+derivative("frac", self=lambda grad: grad)
+derivative("copysign.Tensor",           # sign(0) is 0: no side, no slope
+           self=lambda grad, self, result:
+           grad * self.sign() * result.sign(),
+           other=nothing)
+derivative("heaviside", self=nothing,
+           values=lambda grad, self: where(self == 0, grad, 0.0))
+
+NO_GRADIENT = """
+    eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor
+    logical_not logical_and logical_or logical_xor bitwise_not
+    bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor
+    bitwise_left_shift.Tensor bitwise_right_shift.Tensor gcd lcm
+    isnan isinf isfinite isposinf isneginf signbit
+"""
+for name in NO_GRADIENT.split():
+    derivative(name)
 
 
 def restore(x, shape, dim, keepdim):
@@ -1750,11 +1755,7 @@ def check_leaf(self, base):
             f"tensor")
 
 
-def nothing(grad):
-    """The old values were lost: their gradient is 0."""
-    return grad.new_zeros(grad.shape)
-
-
+# the old values are lost
 derivative("copy_", self=nothing, src=lambda grad: grad)
 derivative("fill_", self=nothing)
 

@@ -804,23 +804,23 @@ def check_pow(inputs, met, parameters):
                 f"pow(): integers to the power of {exponent} are fractions; "
                 f"make the tensor a float: x.to(lamina.float32)")
         element(met, exponent)
-    return is_root(inputs, met, parameters)
-
-
-def is_root(inputs, met, parameters):
-    """A number 0.5 means the square root, which differs at -inf, -0.0."""
-    return [not isinstance(inputs[1], Tensor) and inputs[1] == 0.5]
+    # a number 0.5 means the square root, which differs at -inf, -0.0
+    return [not isinstance(exponent, Tensor) and exponent == 0.5]
 
 
 elementwise("pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
             "self to the power of exponent.", ieee_pow, numpy_pow,
             numbers=True, check=check_pow)
-elementwise("float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> "
-            "Tensor", "pow in float64.", ieee_pow, numpy_pow, "double",
-            numbers=True, inplace=False, check=is_root)
+define("float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
+       "pow in float64.", numbers=True, composite=lambda self, exponent:
+       functions["pow"](as_double(self), as_double(exponent)))
 define("float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> "
        "Tensor(a!)", "pow in float64, in place.", numbers=["exponent"],
        composite=lambda self, exponent: in_double(self).pow_(exponent))
+
+
+def as_double(x):
+    return x.to(float64) if isinstance(x, Tensor) else float(x)
 
 
 def in_double(x):
@@ -936,6 +936,60 @@ def digamma(x):
     return shift + math.log(x) - 0.5 / x + total * r
 
 
+def polygamma(x, n):
+    """The n-th derivative of digamma: n! times the sum of all
+    (x + k) ** -(n + 1), its head added up, its tail by Euler and Maclaurin's
+    formula; below 0 by reflection."""
+    if n == 0:
+        return digamma(x)
+    if math.isinf(x):
+        return 0.0 if x > 0 else nan
+    sign = (-1) ** (n + 1)
+    if x <= 0:
+        if x == math.floor(x):                          # a pole
+            return sign * inf
+        return -sign * polygamma(1 - x, n) - math.pi ** (n + 1) * (
+            cot_derivative(1 / math.tan(math.pi * math.fmod(x, 1)), n))
+    power, total = n + 1, 0.0
+    while x < 10 + n:
+        total, x = total + ieee_pow(x, -power), x + 1
+    term = x ** -power
+    total += x * term / n + term / 2
+    for k, c in enumerate((1 / 12, -1 / 720, 1 / 30240, -1 / 1209600,
+                           1 / 47900160, -691 / 1307674368000)):
+        term *= (power + 2 * k - 1 if k else 1) * (power + 2 * k) / x ** (
+            2 if k else 1)
+        total += c * term
+    return sign * math.factorial(n) * total
+
+
+def cot_derivative(c, n):
+    """The n-th derivative of cot where it is c: a polynomial of c, since
+    cot' is -1 - cot ** 2."""
+    terms = [0, 1]
+    for _ in range(n):
+        slopes = [k * a for k, a in enumerate(terms)][1:] + [0, 0, 0]
+        terms = [-slopes[k] - (slopes[k - 2] if k > 1 else 0)
+                 for k in range(len(terms) + 1)]
+    return sum(a * c ** k for k, a in enumerate(terms))
+
+
+def check_order(inputs, met, parameters):
+    if parameters[0] < 0:
+        raise RuntimeError(f"polygamma(): the order of a derivative is 0 or "
+                           f"more; got {parameters[0]}")
+
+
+elementwise("_polygamma(Tensor self, int n) -> Tensor", "polygamma(n, self).",
+            polygamma, lambda a, n: per_element(
+                functools.partial(polygamma, n=n))(a), rule="float",
+            check=check_order)
+define("polygamma(int n, Tensor self) -> Tensor",
+       "The n-th derivative of digamma.",
+       composite=lambda n, self: functions["_polygamma"](self, n))
+Tensor.polygamma = lambda self, n: functions["polygamma"](n, self)
+
+
 def erfinv(y):
     """The number whose erf is y: a first guess (Winitzki), then Newton's
     steps with Halley's correction; erfc keeps the digits near 1."""
@@ -1030,7 +1084,7 @@ def positive(self):
 
 
 define("positive(Tensor(a) self) -> Tensor(a)", "self, as it is.",
-       kernel=positive)
+       composite=positive)
 
 
 for name, doc, python, numpy in [
