@@ -22,7 +22,7 @@ from lamina.storage import (
 from lamina.strides import (
     Geometry, Tensor, as_dtype, element, empty, empty_like, flat,
     memory_format, method, nearest, numel, refuse_overlap, row_major, tensor,
-    write_values,
+    view_of, write_values,
 )
 
 __all__ = [
@@ -728,9 +728,25 @@ VIEWS = """
     as_strided(Tensor(a) self, int[] size, int[] stride,
                int? storage_offset=None) -> Tensor(a)
 """
+
+
+def view_kernel(plain, count):
+    """A function of a tensor, from one of chapter 2 that also takes a
+    geometry: the choice is made here, and not at each call."""
+    function = getattr(plain, "on_geometry", None)
+    if function is None or count > 2:
+        return plain
+    if count == 1:
+        return lambda x: view_of(x, function(x.geometry))
+    return lambda x, argument: view_of(x, function(x.geometry, argument))
+
+
 for text in re.findall(r"\w[^>]*> \S+", re.sub(r"\s+", " ", VIEWS)):
-    plain = getattr(strides, parse_schema(text).name)
-    define(text, plain.__doc__, kernel=plain)
+    schema = parse_schema(text)
+    plain = getattr(strides, schema.name)
+    define(text, plain.__doc__,
+           kernel=view_kernel(plain, len(schema.arguments)))
+Tensor.T = property(functions["numpy_T"])
 define("view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)",
        strides.view_dtype.__doc__, kernel=strides.view_dtype)
 functions["view"] = method(strides.viewer(

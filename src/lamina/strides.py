@@ -104,6 +104,10 @@ class Geometry(NamedTuple):
     offset: int = 0
 
 
+# The same from one tuple of the three, in half the time.
+new_geometry = functools.partial(tuple.__new__, Geometry)
+
+
 def numel(shape):
     """How many elements a shape has: its product; 1 for ()."""
     return math.prod(shape)
@@ -729,6 +733,8 @@ def geometric(function):
         if type(x) is Geometry:
             return function(x, *args, **kwargs)
         return view_of(x, function(x.geometry, *args, **kwargs))
+
+    lifted.on_geometry = function
     return method(lifted)
 
 
@@ -786,7 +792,8 @@ def permute(x, *dims):
 @geometric
 def numpy_T(x):
     """x with its dimensions in reverse order: x.T, in NumPy's sense."""
-    return Geometry(x.shape[::-1], x.strides[::-1], x.offset)
+    shape, strides, offset = x
+    return new_geometry((shape[::-1], strides[::-1], offset))
 
 
 @method
@@ -903,6 +910,8 @@ def _too_many(items, ndim):
 
 def _index(item):
     """An int that may index; IndexError for what cannot."""
+    if type(item) is int:
+        return item
     whole = not isinstance(item, bool)
     if isinstance(item, Tensor):
         whole = item.dtype.category == 1 and not item.shape
@@ -927,7 +936,17 @@ def getitem(x, items):
     (sizes, steps, offset), shape, strides, d = x, [], [], 0
     items = items if type(items) is tuple else (items,)
     for k, item in enumerate(items):
-        if item is None:
+        if type(item) is slice and d < len(sizes):
+            start, stop, step = item.indices(sizes[d])
+            if step < 0:
+                raise ValueError(f"a slice takes a step of 1 or more; got "
+                                 f"{step}: storage is read forwards only")
+            offset += start * steps[d]
+            shape.append((stop - start + step - 1) // step
+                         if stop > start else 0)
+            strides.append(step * steps[d])
+            d += 1
+        elif item is None:
             more = sizes[d] * steps[d] if d < len(sizes) else 1
             shape.append(1)
             strides.append(more)
@@ -938,20 +957,13 @@ def getitem(x, items):
             d = end
         elif d == len(sizes):
             _too_many(items, d)
-        elif type(item) is slice:
-            start, stop, step = item.indices(sizes[d])
-            if step < 0:
-                raise ValueError(f"a slice takes a step of 1 or more; got "
-                                 f"{step}: storage is read forwards only")
-            offset += start * steps[d]
-            shape.append((stop - start + step - 1) // step
-                         if stop > start else 0)
-            strides.append(step * steps[d])
-            d += 1
         else:
             offset += _place(item, d, sizes[d]) * steps[d]
             d += 1
-    return Geometry((*shape, *sizes[d:]), (*strides, *steps[d:]), offset)
+    if d < len(sizes):
+        shape += sizes[d:]
+        strides += steps[d:]
+    return new_geometry((tuple(shape), tuple(strides), offset))
 
 
 Tensor.__getitem__ = getitem
