@@ -15,6 +15,9 @@ import weakref
 import nn_cases
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import float_dtypes, layouts, shapes
 
 import lamina
 import lamina.nn as nn
@@ -643,6 +646,42 @@ def test_meta_knows_the_shapes():
         if name not in ('what batch norm remembers', 'one_hot',
                         'places of max_pool2d'):
             assert there[name]() == here[name](), name
+
+
+VIEWED = {name: (getattr(F, name), options)
+          for name, (_, options) in nn_cases.ACTIVATIONS.items()
+          if name != 'glu'}
+VIEWED |= {
+    'normalize': (F.normalize, {'dim': 0}), 'l1': (F.l1_loss, None),
+    'mse': (F.mse_loss, None), 'smooth': (F.smooth_l1_loss, None),
+    'huber': (F.huber_loss, None), 'logits': (
+        F.binary_cross_entropy_with_logits, None),
+    'pad': (F.pad, {'pad': (2, -1, 1, 0), 'value': 3.0}),
+    'layer_norm': (lambda x: F.layer_norm(x, x.shape[-1:]), {}),
+    'rms_norm': (lambda x: F.rms_norm(x, x.shape[-1:]), {}),
+    'group_norm': (lambda x: F.group_norm(x, 1), {}),
+}
+
+
+@given(st.data())
+@settings(max_examples=150)
+def test_devices_agree_on_strided_views(data):
+    name = data.draw(st.sampled_from(list(VIEWED)))
+    function, options = VIEWED[name]
+    layout = data.draw(layouts(dtype=float_dtypes(),
+                               shape=shapes(min_dims=2, max_dims=3,
+                                            min_size=1)))
+    found = []
+    for device in ('cpu', 'python', 'meta'):
+        x = layout.on(device)
+        args = (x, x.flip(0)) if options is None else (x,)
+        found.append(function(*args, **options or {}))
+    cpu, python, meta = found
+    assert cpu.shape == python.shape == meta.shape
+    assert cpu.dtype is python.dtype is meta.dtype
+    tol = {2: 2e-2, 4: 1e-5, 8: 1e-11}[cpu.dtype.itemsize]
+    np.testing.assert_allclose(np.array(cpu.tolist()),
+                               np.array(python.tolist()), tol, tol * 10)
 
 
 # Modules that can be imported

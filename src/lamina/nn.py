@@ -1049,12 +1049,15 @@ class Linear(Module):
 
 
 def submodule(name, doc):
-    """A module lamina.nn.<name> that functions are put into."""
+    """A module lamina.nn.<name> that functions are put into. A later
+    chapter may add one."""
     made = types.ModuleType(f"lamina.nn.{name}", doc)
     made.__all__ = []
     made.__getattr__ = functools.partial(missing, made.__name__,
                                          made.__all__)
     sys.modules[made.__name__] = made
+    if "lamina.nn" in sys.modules:      # not while this notebook runs
+        setattr(sys.modules["lamina.nn"], name, made)
     return made
 
 
