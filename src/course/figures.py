@@ -904,22 +904,24 @@ def table(operators, columns, fallbacks=()):
     """
     card, words = _Card(), []
     left = 20 + 8 * max(len(o.schema.full_name) for o in operators)
-    width = 108
+    rows = [[_source(o, *bits, fallbacks) for bits in columns.values()]
+            for o in operators]
+    width = 22 + 7 * max(len(said) for row in rows for said, _ in row)
     for k, heading in enumerate(columns):
         card.text(left + k * width + width / 2 - 3, card.y + 12, heading,
                   weight="bold")
     card.y += 20
-    for operator in operators:
+    for operator, sources in zip(operators, rows):
         card.text(12, card.y + 17, operator.schema.full_name,
                   anchor="start", weight="bold")
         row = []
         for k, (device, layout) in enumerate(columns.values()):
-            said, fill = _source(operator, device, layout, fallbacks)
+            said, fill = sources[k]
             used = (device | layout) in operator.table
             card.cell(left + k * width, card.y, width - 6, 26, fill,
                       dashed=not said, line=INK if used else "#c8c8c8")
             card.text(left + k * width + width / 2 - 3, card.y + 17,
-                      said[:15], size=11)
+                      said, size=11)
             row.append((said or "none") + ", looked up" * used)
         words.append(f"{operator.schema.full_name}: " + "; ".join(
             f"{c}: {r}" for c, r in zip(columns, row)))

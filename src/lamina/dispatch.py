@@ -179,7 +179,7 @@ LAYOUTS = sum(layouts)
 
 layers = {}
 FIRST_LAYER = 1 << 16       # above the bits of devices and layouts
-MODE, FUNCTION = 1 << 40, 1 << 41       # above the bits of all layers
+FUNCTION = 1 << 41          # above the bits of all layers
 
 
 def add_layer(wrap, bit=None):
@@ -1397,7 +1397,7 @@ def wrap_mode(operator, kernel):
     return asked
 
 
-add_layer(wrap_mode, MODE)
+MODE = add_layer(wrap_mode, 1 << 40)    # above all other layers
 
 
 HALVES = (float16, bfloat16)

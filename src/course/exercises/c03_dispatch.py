@@ -796,131 +796,10 @@ BIND = Exercise(
 )
 
 
-# 03.6: are the places in order
-
-ORDER_STATEMENT = """\
-**Exercise 03.6.** The places of a sparse tensor are the *columns* of
-`indices`, which is given as a list of rows, one for each dimension. They
-are coalesced if they are in row-major order and none comes twice. Write
-`in_order(indices)`, True or False."""
-
-ORDER_STUB = '''\
-def in_order(indices: list) -> bool:
-    """Whether the columns are sorted, and each is there once."""
-    raise NotImplementedError("exercise 03.6")'''
-
-
-def in_order(indices):
-    places = list(zip(*indices))
-    return all(a < b for a, b in zip(places, places[1:]))
-
-
-def twice_is_fine(indices):
-    places = list(zip(*indices))
-    return places == sorted(places)
-
-
-def only_unique(indices):
-    places = list(zip(*indices))
-    return len(set(places)) == len(places)
-
-
-def by_rows(indices):
-    return all(row == sorted(row) for row in indices)
-
-
-def first_row_only(indices):
-    return all(a < b for a, b in zip(indices[0], indices[0][1:]))
-
-
-def last_dimension_first(indices):
-    places = list(zip(*indices[::-1]))
-    return all(a < b for a, b in zip(places, places[1:]))
-
-
-def rows_as_places(indices):
-    return all(a < b for a, b in zip(indices, indices[1:]))
-
-
-def order_by_sorting(indices):
-    places = [tuple(column) for column in zip(*indices)]
-    return places == sorted(set(places))
-
-
-def order_by_loop(indices):
-    count = len(indices[0])
-    for k in range(count - 1):
-        for row in indices:
-            if row[k] != row[k + 1]:
-                if row[k] > row[k + 1]:
-                    return False
-                break
-        else:
-            return False
-    return True
-
-
-def order_inputs(st):
-    def rows(shape):
-        dims, count = shape
-        row = st.lists(st.integers(0, 2), min_size=count, max_size=count)
-        some = st.lists(row, min_size=dims, max_size=dims)
-
-        def arranged(found):
-            columns = sorted(set(zip(*found)))
-            return [list(row) for row in zip(*columns)] or found
-
-        return some | some.map(arranged)
-
-    return st.tuples(st.integers(1, 3), st.integers(0, 4)).flatmap(
-        rows).map(lambda found: (found,))
-
-
-IN_ORDER = Exercise(
-    id="03.6",
-    title="Are the places in order?",
-    name="in_order",
-    statement=ORDER_STATEMENT,
-    stub=ORDER_STUB,
-    reference=in_order,
-    inputs=order_inputs,
-    examples=(([[0, 0, 1], [1, 2, 0]],), ([[0, 1], [1, 0]],),
-              ([[1, 0], [0, 1]],), ([[0, 0], [1, 1]],), ([[]],)),
-    wrong=(
-        Wrong(twice_is_fine, "Two equal places count as sorted here. How "
-              "many values belong to one element then?"),
-        Wrong(only_unique, "No place comes twice, but the order is not "
-              "looked at. What makes it possible to find a place by halving, "
-              "or to merge two lists in one pass?"),
-        Wrong(by_rows, "This wants each row sorted by itself. Places (0, 2) "
-              "and (1, 0) follow each other. What does the second row look "
-              "like?"),
-        Wrong(first_row_only, "This compares the first dimension alone, and "
-              "wants it to grow. May two elements lie in one row of the "
-              "matrix?"),
-        Wrong(last_dimension_first, "This orders by the last dimension "
-              "first, which is the order of columns. Which dimension moves "
-              "slowest in row-major order?"),
-        Wrong(rows_as_places, "This compares the rows of `indices` with each "
-              "other. A place is a column. How do you get the columns of a "
-              "list of rows?"),
-    ),
-    right=(order_by_sorting, order_by_loop),
-    hints=(
-        "`zip(*indices)` gives the columns, as tuples.",
-        "Python compares tuples from the left, which is row-major order.",
-        "Each place has to be less than the next, and not equal to it.",
-    ),
-    after="PyTorch keeps the answer in a flag of the tensor and does not "
-    "look again: is_coalesced() of a tensor that you made yourself is False, "
-    "even if its places are in order (SparseTensorImpl.h).",
-)
-
-
-# 03.7: modes inside each other
+# 03.6: modes inside each other
 
 MODES_STATEMENT = """\
-**Exercise 03.7.** A mode is a function `mode(func, x)`. It may call
+**Exercise 03.6.** A mode is a function `mode(func, x)`. It may call
 `func(x)`, more than once or not at all, and what it returns is the result
 of the call. `modes` are those that are on, in the order in which they were
 entered. Write `call(modes, kernel, x)`: the mode entered last is asked
@@ -930,7 +809,7 @@ kernel."""
 MODES_STUB = '''\
 def call(modes: list, kernel, x):
     """The result of kernel(x) with these modes on."""
-    raise NotImplementedError("exercise 03.7")'''
+    raise NotImplementedError("exercise 03.6")'''
 
 
 def call(modes, kernel, x):
@@ -1005,7 +884,7 @@ def modes_inputs(st):
 
 
 CALL_MODES = Exercise(
-    id="03.7",
+    id="03.6",
     title="Modes inside each other",
     name="call",
     statement=MODES_STATEMENT,
@@ -1049,5 +928,127 @@ CALL_MODES = Exercise(
     "puts it back even after an exception.",
 )
 
-exercises = (FIND_KERNEL, MEMORY_OF, LAYERS_OF, THROUGH, BIND, IN_ORDER,
-             CALL_MODES)
+
+# 03.7: are the places in order
+
+ORDER_STATEMENT = """\
+**Exercise 03.7.** The places of a sparse tensor are the *columns* of
+`indices`, which is given as a list of rows, one for each dimension. They
+are coalesced if they are in row-major order and none comes twice. Write
+`in_order(indices)`, True or False."""
+
+ORDER_STUB = '''\
+def in_order(indices: list) -> bool:
+    """Whether the columns are sorted, and each is there once."""
+    raise NotImplementedError("exercise 03.7")'''
+
+
+def in_order(indices):
+    places = list(zip(*indices))
+    return all(a < b for a, b in zip(places, places[1:]))
+
+
+def twice_is_fine(indices):
+    places = list(zip(*indices))
+    return places == sorted(places)
+
+
+def only_unique(indices):
+    places = list(zip(*indices))
+    return len(set(places)) == len(places)
+
+
+def by_rows(indices):
+    return all(row == sorted(row) for row in indices)
+
+
+def first_row_only(indices):
+    return all(a < b for a, b in zip(indices[0], indices[0][1:]))
+
+
+def last_dimension_first(indices):
+    places = list(zip(*indices[::-1]))
+    return all(a < b for a, b in zip(places, places[1:]))
+
+
+def rows_as_places(indices):
+    return all(a < b for a, b in zip(indices, indices[1:]))
+
+
+def order_by_sorting(indices):
+    places = [tuple(column) for column in zip(*indices)]
+    return places == sorted(set(places))
+
+
+def order_by_loop(indices):
+    count = len(indices[0])
+    for k in range(count - 1):
+        for row in indices:
+            if row[k] != row[k + 1]:
+                if row[k] > row[k + 1]:
+                    return False
+                break
+        else:
+            return False
+    return True
+
+
+def order_inputs(st):
+    def rows(shape):
+        dims, count = shape
+        row = st.lists(st.integers(0, 2), min_size=count, max_size=count)
+        some = st.lists(row, min_size=dims, max_size=dims)
+
+        def arranged(found):
+            columns = sorted(set(zip(*found)))
+            return [list(row) for row in zip(*columns)] or found
+
+        return some | some.map(arranged)
+
+    return st.tuples(st.integers(1, 3), st.integers(0, 4)).flatmap(
+        rows).map(lambda found: (found,))
+
+
+IN_ORDER = Exercise(
+    id="03.7",
+    title="Are the places in order?",
+    name="in_order",
+    statement=ORDER_STATEMENT,
+    stub=ORDER_STUB,
+    reference=in_order,
+    inputs=order_inputs,
+    examples=(([[0, 0, 1], [1, 2, 0]],), ([[0, 1], [1, 0]],),
+              ([[1, 0], [0, 1]],), ([[0, 0], [1, 1]],), ([[]],)),
+    wrong=(
+        Wrong(twice_is_fine, "Two equal places count as sorted here. How "
+              "many values belong to one element then?"),
+        Wrong(only_unique, "No place comes twice, but the order is not "
+              "looked at. What makes it possible to find a place by halving, "
+              "or to merge two lists in one pass?"),
+        Wrong(by_rows, "This wants each row sorted by itself. Places (0, 2) "
+              "and (1, 0) follow each other. What does the second row look "
+              "like?"),
+        Wrong(first_row_only, "This compares the first dimension alone, and "
+              "wants it to grow. May two elements lie in one row of the "
+              "matrix?"),
+        Wrong(last_dimension_first, "This orders by the last dimension "
+              "first, which is the order of columns. Which dimension moves "
+              "slowest in row-major order?"),
+        Wrong(rows_as_places, "This compares the rows of `indices` with each "
+              "other. A place is a column. How do you get the columns of a "
+              "list of rows?"),
+    ),
+    right=(order_by_sorting, order_by_loop),
+    hints=(
+        "`zip(*indices)` gives the columns, as tuples.",
+        "Python compares tuples from the left, which is row-major order.",
+        "Each place has to be less than the next, and not equal to it.",
+    ),
+    after="PyTorch keeps the answer in a flag of the tensor and does not "
+    "look again: is_coalesced() of a tensor that you made yourself is False, "
+    "even if its places are in order (SparseTensorImpl.h).",
+)
+
+
+exercises = (FIND_KERNEL, MEMORY_OF, LAYERS_OF, THROUGH, BIND, CALL_MODES,
+             IN_ORDER)
