@@ -999,7 +999,8 @@ impl("nonzero", "python", "meta")(strides.nonzero_rows)
 
 @impl("nonzero", "cpu")
 def cpu_nonzero(self):
-    return from_array(np.argwhere(array(self)))
+    columns = from_array(np.argwhere(array(self)).T.copy())
+    return strides.t(columns)           # its strides too are PyTorch's
 
 
 functions["nonzero"] = strides.with_as_tuple(functions["nonzero"])
