@@ -1,5 +1,6 @@
 """Drawings: the same everywhere, well-formed, small, and never stuck."""
 
+import collections
 import os
 import re
 import struct
@@ -13,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from course import figures
-from course.figures import bits_of, bytes_of, graph, memory
+from course.figures import bits_of, bytes_of, graph, memory, walk
 
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 
@@ -108,6 +109,17 @@ def tensor_graph(depth=1):
     return w, out
 
 
+class Walk:
+    """What walk() reads of a TensorIterator: a row against a matrix."""
+
+    Loop = collections.namedtuple("Loop", "dims size")
+    loops = [Loop((1, 2), 6), Loop((0,), 2)]
+    starts = (0, 3)
+
+    def __iter__(self):
+        return ((i, 3 + i % 6) for i in range(12))
+
+
 def drawings():
     """One of each, as (name, SVG, words)."""
     s = twelve()
@@ -119,6 +131,7 @@ def drawings():
         "memory": memory(x, title="x < y"),
         "shared": memory(x, Tensor(s, float32, (4, 3), (1, 4)),
                          names=["x", "x.T"]),
+        "walk": walk(Walk(), names=["a < b", "c"]),
         "bytes": bytes_of(s, float32, uint8),
         "scalar graph": graph(square),
         "tensor graph": graph(out, names={"w é": w}),
@@ -142,6 +155,17 @@ def texts(svg):
     tree = xml.dom.minidom.parseString(svg)
     return ["".join(n.data for n in t.childNodes)
             for t in tree.getElementsByTagName("text")]
+
+
+def test_a_walk_labels_cells_with_steps():
+    drawing = walk(Walk(), names=["x", "row"])
+    found = texts(drawing._repr_svg_())
+    assert found[0] == ("innermost loop: 6 steps over dimensions 1 and 2; "
+                        "then 2 steps over dimension 0")
+    assert found[1:].count("12") == 1           # the last step, in x
+    assert [t for t in found if ", " in t and "loop" not in t] == [
+        f"{i}, {i + 6}" for i in range(1, 7)]
+    assert "row is visited at 3 4 5 6 7 8 3" in repr(drawing)
 
 
 # --- of every drawing -----------------------------------------------------
