@@ -588,7 +588,7 @@ def test_an_out_of_another_shape_is_resized_with_a_warning(device):
         lamina.add(a, 1, out=view)          # it stays where it is
     assert base.tolist() == [0, 2, 3, 0, 0, 0]
     assert view.tolist() == [2, 3] and view.storage_offset() == 1
-    with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="view"):
+    with pytest.raises(RuntimeError, match="view"):
         lamina.add(a.expand(4, 2), 1, out=base[1:4])
     grown = lamina.empty(0, device=device)
     lamina.add(a.view(2, 1).expand(2, 3).T, 1, out=grown)

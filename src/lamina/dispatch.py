@@ -1054,16 +1054,17 @@ def prepare_out(out, shape, dtype, inputs=()):
 
 def resize_out(out, geometry):
     """Give `out` another geometry, and more memory if it has too little."""
+    first, size = out.geometry.offset, numel(geometry.shape)
+    fits = (first + size) * out.dtype.itemsize <= out.storage.nbytes()
+    if not fits and out._base is not None:
+        raise RuntimeError("this out= is a view, and too small: its memory "
+                           "is its base's; give a tensor of its own, "
+                           "empty(0)")
     if out.numel():
         warnings.warn(f"out= of shape {list(out.shape)} is resized to "
                       f"{list(geometry.shape)}; give one of that shape, or "
                       f"an empty one", stacklevel=7)
-    first, size = out.geometry.offset, numel(geometry.shape)
-    if (first + size) * out.dtype.itemsize > out.storage.nbytes():
-        if out._base is not None:
-            raise RuntimeError("this out= is a view, and too small: its "
-                               "memory is its base's; give a tensor of its "
-                               "own, empty(0)")
+    if not fits:
         first = 0
         out.storage = Storage(size * out.dtype.itemsize, out.device)
     out.geometry, out.array = geometry._replace(offset=first), None
