@@ -1541,7 +1541,7 @@ def test_nonzero_on_both_devices(layout):
     x, y = [layout.on(where).nonzero() for where in ("cpu", "python")]
     assert x.tolist() == y.tolist() and x.shape == y.shape
     assert x.dtype is lamina.int64
-    assert not x.numel() or x.stride() == y.stride()
+    assert min(x.shape, default=0) < 2 or x.stride() == y.stride()
 
 
 def test_the_composed_take_an_out():
