@@ -1368,3 +1368,37 @@ def test_gradients_flow_through_a_class_around_a_tensor():
     x = leaf([1.0, -2.0], 'cpu')
     lamina.sum(lamina.abs(x + Boxed(x))).value.backward()
     assert x.grad.tolist() == [2.0, -2.0]
+
+
+def test_a_view_that_became_a_leaf_is_not_written_to():
+    x = lamina.arange(4.0).view(2, 2).requires_grad_()
+    with pytest.raises(RuntimeError, match='a leaf'):
+        x.mul_(2)
+    with pytest.raises(RuntimeError, match='a view of a leaf'):
+        x[0].mul_(2)
+
+
+def test_gradients_of_joins_and_indices():
+    def gradient(call):
+        x = lamina.arange(6.0).view(2, 3).requires_grad_()
+        y = call(x)
+        weights = lamina.arange(float(y.numel())).view(y.shape)
+        (y * weights).sum().backward()
+        return x.grad.tolist()
+
+    assert gradient(lambda x: x[[0, 0, 1]]) == [[3, 5, 7], [6, 7, 8]]
+    assert gradient(lambda x: x[x > 3]) == [[0, 0, 0], [0, 0, 1]]
+    assert gradient(lambda x: lamina.cat([x, x[:1]])) == [
+        [6, 8, 10], [3, 4, 5]]
+    assert gradient(lambda x: x.flip(1)) == [[2, 1, 0], [5, 4, 3]]
+    assert gradient(lambda x: x.unfold(1, 2, 1)) == [[0, 3, 3], [4, 11, 7]]
+    assert gradient(lambda x: x[:, :2].diagonal()) == [[0, 0, 0], [0, 1, 0]]
+    assert gradient(lambda x: x.roll(1, 1)) == [[1, 2, 0], [4, 5, 3]]
+    assert gradient(lambda x: x.split(2, 1)[1]) == [[0, 0, 0], [0, 0, 1]]
+
+    def written(x):
+        y = x * 1
+        y[[0]] = x[1] * 2
+        return y
+
+    assert gradient(written) == [[0, 0, 0], [3, 6, 9]]

@@ -1746,8 +1746,9 @@ def record_write(schema, kernel, formulas):
 
 def check_leaf(self, base):
     """A leaf that wants a gradient cannot become the result of a write."""
-    if wants_grad(base) and is_leaf(base):
-        what = "a leaf" if base is self else "a view of a leaf"
+    leaf = wants_grad(self) and self.is_leaf
+    if leaf or (wants_grad(self) or wants_grad(base)) and is_leaf(base):
+        what = "a leaf" if leaf else "a view of a leaf"
         raise RuntimeError(
             f"{what} that requires grad is written to in place: its gradient "
             f"would be that of another value. To update a parameter, write "
