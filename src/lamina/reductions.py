@@ -131,17 +131,20 @@ def reduction(schema, doc, python, numpy, dtype=lambda d: d, empty_ok=True):
     return op
 
 
-def numpy_sum(x, axis, keepdims, dtype):
-    """np.add.reduce, in blocks where NumPy would add row after row.
-
-    NumPy adds pairwise along the dimension that lies closest in memory,
-    and from first to last along the others.
-    """
+def adds_pairwise(x, axis):
+    """Whether NumPy sums pairwise over these dimensions. It does along the
+    one that lies closest in memory, and goes from first to last along the
+    others."""
     wide = [d for d in range(x.ndim) if x.shape[d] > 1]
     closest = min(wide, key=lambda d: abs(x.strides[d]), default=None)
+    return closest is None or closest in axis
+
+
+def numpy_sum(x, axis, keepdims, dtype):
+    """np.add.reduce, in blocks where NumPy would add row after row."""
     d = max(axis, key=lambda d: x.shape[d], default=None)
-    if (closest is None or closest in axis or x.shape[d] <= 128
-            or dtype.kind != "f"):
+    if (d is None or x.shape[d] <= 128 or dtype.kind != "f"
+            or adds_pairwise(x, axis)):
         return np.add.reduce(x, axis, dtype, None, keepdims)
     count, before = x.shape[d] // 64, (slice(None),) * d
     blocks = x[*before, :count * 64].reshape(
