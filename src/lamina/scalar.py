@@ -152,9 +152,9 @@ def _power(x, exponent):
 def _exponential(x, y):
     """The slope of y = x ** exponent in the exponent."""
     if x <= 0:
-        raise ValueError(f"a base of {x} has no derivative in the exponent: "
-                         "expected a positive base, or a plain number as "
-                         "the exponent")
+        raise ValueError(f"a base of {x} has no derivative in the "
+                         "exponent: expected a positive base, or a plain "
+                         "number as the exponent")
     return y * math.log(x)
 
 
@@ -234,7 +234,54 @@ def _walk_back(root, grad):
                 parent.grad += local * grad
 
 
-class Value(_Node):
+class _Sums(_Node):
+    """Sums, differences and products; the first half of Value."""
+
+    __slots__ = ()
+
+    def __add__(self, other):
+        if isinstance(other, Value):
+            return Value(self.data + other.data, "+",
+                         self, 1.0, other, 1.0)
+        if isinstance(other, Real):
+            other = float(other)
+            return Value(self.data + other, f"+ {other:g}", self, 1.0)
+        return NotImplemented
+
+    def __sub__(self, other):
+        if isinstance(other, Value):
+            return Value(self.data - other.data, "-",
+                         self, 1.0, other, -1.0)
+        if isinstance(other, Real):
+            other = float(other)
+            return Value(self.data - other, f"- {other:g}", self, 1.0)
+        return NotImplemented
+
+    def __mul__(self, other):
+        if isinstance(other, Value):
+            x, y = self.data, other.data
+            return Value(x * y, "*", self, y, other, x)
+        if isinstance(other, Real):
+            other = float(other)
+            return Value(self.data * other, f"* {other:g}", self, other)
+        return NotImplemented
+
+    __radd__ = __add__      # the order does not matter here
+    __rmul__ = __mul__
+
+    def __rsub__(self, other):
+        if not isinstance(other, Real):
+            return NotImplemented
+        return Value(other - self.data, f"{float(other):g} -", self, -1.0)
+
+    def __neg__(self):
+        return Value(-self.data, "neg", self, -1.0)
+
+    def __pos__(self):
+        return self
+
+
+class Value(_Sums):
     """A number that remembers how it was made, and so has a gradient.
 
     data: a float. grad: None, or the derivative of the last root with
@@ -255,31 +302,6 @@ class Value(_Node):
     def _chain(self, op, data, local):
         return Value(data, op, self, local)
 
-    def __add__(self, other):
-        if isinstance(other, Value):
-            return Value(self.data + other.data, "+", self, 1.0, other, 1.0)
-        if isinstance(other, Real):
-            other = float(other)
-            return Value(self.data + other, f"+ {other:g}", self, 1.0)
-        return NotImplemented
-
-    def __sub__(self, other):
-        if isinstance(other, Value):
-            return Value(self.data - other.data, "-", self, 1.0, other, -1.0)
-        if isinstance(other, Real):
-            other = float(other)
-            return Value(self.data - other, f"- {other:g}", self, 1.0)
-        return NotImplemented
-
-    def __mul__(self, other):
-        if isinstance(other, Value):
-            x, y = self.data, other.data
-            return Value(x * y, "*", self, y, other, x)
-        if isinstance(other, Real):
-            other = float(other)
-            return Value(self.data * other, f"* {other:g}", self, other)
-        return NotImplemented
-
     def __truediv__(self, other):
         if isinstance(other, Value):
             y = other.data
@@ -288,7 +310,8 @@ class Value(_Node):
             return Value(ratio, "/", self, 1 / y, other, -ratio / y)
         if isinstance(other, Real):
             other = float(other)
-            return Value(self.data / other, f"/ {other:g}", self, 1 / other)
+            return Value(self.data / other, f"/ {other:g}",
+                         self, 1 / other)
         return NotImplemented
 
     def __pow__(self, exponent):
@@ -302,19 +325,12 @@ class Value(_Node):
                                *_power(self.data, exponent))
         return NotImplemented
 
-    __radd__ = __add__      # the order does not matter here
-    __rmul__ = __mul__
-
-    def __rsub__(self, other):
-        if not isinstance(other, Real):
-            return NotImplemented
-        return Value(other - self.data, f"{float(other):g} -", self, -1.0)
-
     def __rtruediv__(self, other):
         if not isinstance(other, Real):
             return NotImplemented
         ratio = other / self.data
-        return Value(ratio, f"{float(other):g} /", self, -ratio / self.data)
+        return Value(ratio, f"{float(other):g} /",
+                     self, -ratio / self.data)
 
     def __rpow__(self, base):
         if not isinstance(base, Real):
@@ -322,12 +338,6 @@ class Value(_Node):
         base = float(base)
         y, _ = _power(base, self.data)
         return Value(y, f"{base:g} **", self, _exponential(base, y))
-
-    def __neg__(self):
-        return Value(-self.data, "neg", self, -1.0)
-
-    def __pos__(self):
-        return self
 
     def __abs__(self):
         return self.abs()
