@@ -747,6 +747,9 @@ def test_inplace_activations():
         want.sum().backward()
         assert w.grad.tolist() == grad
     x = lamina.tensor([-1., 1.])
+    assert F.elu(x, 1.0, False) is not x and F.elu(x, 2.0, True) is x
+    assert nn.LeakyReLU(0.2, True)(x) is x and nn.SELU(True)(x) is x
+    x = lamina.tensor([-1., 1.])
     assert F.threshold(x, 0., 5., inplace=True) is x
     assert x.tolist() == [5., 1.]
 
@@ -1153,6 +1156,17 @@ def test_parameter_list():
 ])
 def test_reprs(made, text):
     assert repr(made) == text
+
+
+def test_the_options_have_pytorchs_order():
+    pool = nn.MaxPool2d(2, 1, 0, 1, True)       # return_indices
+    values, places = pool(lamina.arange(4.).reshape(1, 1, 2, 2))
+    assert values.item() == places.item() == 3
+    assert 'ceil_mode=False' in repr(pool)
+    assert nn.Softmax(1).dim == 1 and nn.AvgPool2d(2, 1, 1).padding == 1
+    assert nn.Softplus(2., 3.).threshold == 3.
+    assert nn.BCEWithLogitsLoss(None, None, None, 'sum').reduction == 'sum'
+    assert nn.PoissonNLLLoss(False, True, None, 1e-3).eps == 1e-3
 
 
 def test_options_of_modules_are_checked():

@@ -1299,16 +1299,20 @@ def relu(input, inplace=False):
 
 
 def or_inplace(plain):
-    """A function of one float tensor that takes inplace=True as well."""
+    """A function of one float tensor that takes `inplace` as well, last."""
+    parameters = list(inspect.signature(plain).parameters.values())
+
     @functools.wraps(plain)
     def either(input, *args, inplace=False, **kwargs):
+        if len(args) == len(parameters):
+            *args, inplace = args
         if not inplace:
             return plain(input, *args, **kwargs)
         return input.copy_(plain(input.clone(), *args, **kwargs))
-    parameters = inspect.signature(plain).parameters
     either.__signature__ = inspect.Signature(
-        [*parameters.values(), inspect.Parameter(
-            "inplace", inspect.Parameter.KEYWORD_ONLY, default=False)])
+        [*parameters, inspect.Parameter(
+            "inplace", inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=False)])
     return float_function(either)
 
 
@@ -1527,15 +1531,17 @@ def tanh(input):
     return input.tanh()
 
 
-def module_of(name, plain, *, given=("input",), tensors=()):
+def module_of(name, plain, *, given=("input",), tensors=(), last=()):
     """A module class around a function of nn.functional.
 
     given: the arguments of forward(); all others are options, set when
-    the module is made. tensors: options that are buffers.
+    the module is made. tensors: options that are buffers; last: those
+    that come last here, and not in the function.
     """
     parameters = inspect.signature(plain).parameters
-    options = inspect.Signature(
-        [p for key, p in parameters.items() if key not in given])
+    options = inspect.Signature(sorted(
+        [p for key, p in parameters.items() if key not in given],
+        key=lambda p: p.name in last))
 
     def __init__(self, *args, **kwargs):
         Module.__init__(self)
@@ -1567,7 +1573,8 @@ def module_of(name, plain, *, given=("input",), tensors=()):
     return made
 
 
-UNSAID = "inplace", "reduction", "size_average", "reduce"   # in a repr
+UNSAID = ("inplace", "reduction", "size_average", "reduce",
+          "return_indices")             # by a repr
 
 
 ReLU = module_of("ReLU", relu)
@@ -3278,8 +3285,8 @@ class Conv2d(Convolution):
     count = 2
 
 
-MaxPool1d = module_of("MaxPool1d", max_pool1d)
-MaxPool2d = module_of("MaxPool2d", max_pool2d)
+MaxPool1d = module_of("MaxPool1d", max_pool1d, last=("ceil_mode",))
+MaxPool2d = module_of("MaxPool2d", max_pool2d, last=("ceil_mode",))
 AvgPool1d = module_of("AvgPool1d", avg_pool1d)
 AvgPool2d = module_of("AvgPool2d", avg_pool2d)
 Unfold = module_of("Unfold", unfold)
