@@ -8,6 +8,7 @@ import functools
 import inspect
 import math
 import operator as builtin
+import random
 import threading
 import warnings
 import weakref
@@ -22,8 +23,8 @@ from lamina.dispatch import (
 from lamina.reductions import reduced_dims, reduced_shape
 from lamina.storage import int64
 from lamina.strides import (
-    Geometry, Tensor, method, nearest, offsets, ones, repr_notes, row_major,
-    tensor, zeros,
+    Geometry, Tensor, eye, method, nearest, offsets, ones, repr_notes,
+    row_major, stack, tensor, zeros,
 )
 
 __all__ = [
@@ -1648,6 +1649,224 @@ derivative("detach")
 derivative("_to_copy", self=lambda grad: grad)
 derivative("_to_device",
            self=lambda grad, self_device: grad.to(str(self_device)))
+
+
+class GradcheckError(RuntimeError):
+    """A gradient is not what central differences say."""
+
+
+def directions(x, fast_mode, seed):
+    """Rows to look along: one for each element of x, or one at random, of
+    length 1."""
+    count = x.numel()
+    if not fast_mode:
+        return eye(count, dtype=x.dtype, device=x.device)
+    draw = random.Random(seed).gauss
+    row = [draw(0, 1) for _ in range(count)]
+    length = math.hypot(*row) or 1
+    return tensor([[a / length for a in row]], dtype=x.dtype,
+                  device=x.device).reshape(1, count)
+
+
+def outputs_of(func, inputs):
+    """Those that carry a gradient; if none does, all floats."""
+    outputs = [y for y in as_list(func(*inputs))
+               if isinstance(y, Tensor) and y.dtype.category == 2]
+    return [y for y in outputs if y.requires_grad] or outputs
+
+
+def numerical(func, inputs, x, rows, eps):
+    """By central differences: for each output, its slopes along each of
+    the rows, a column for each element of the output."""
+    memory, before = x.detach(), x.detach().clone()
+    version = x.storage.version
+
+    def at(step):
+        memory.copy_(before + step)
+        return [y.detach().clone() for y in outputs_of(func, inputs)]
+
+    try:
+        found = []
+        for row in rows:
+            step = eps * row.reshape(x.shape)
+            found.append([((high - low) / (2 * eps)).reshape(-1)
+                          for high, low in zip(at(step), at(-step))])
+    finally:
+        memory.copy_(before)
+        x.storage.version = version     # nothing has changed
+    return [stack(slopes) for slopes in zip(*found)]
+
+
+def analytical(outputs, nr, inputs, rows, alone):
+    """By backward: for each input, its gradient of output `nr` from each
+    of the rows. What is not `alone` starts from all outputs, with zeros."""
+    y = outputs[nr]
+    if not y.requires_grad:
+        return [x.new_zeros(len(rows), x.numel()) for x in inputs]
+    found = []
+    for row in rows:
+        roots, grads = [y], [row.reshape(y.shape)]
+        if not alone:
+            others = [z for z in outputs if z is not y]
+            roots += others
+            grads += [z.new_zeros(z.shape) for z in others]
+        found.append([g.reshape(-1) for g in grad(
+            roots, inputs, grads, retain_graph=True, allow_unused=True,
+            materialize_grads=True)])
+    return [stack(gradients) for gradients in zip(*found)]
+
+
+def checked(inputs):
+    """The numbers of those that want a gradient; a step must be possible
+    in each."""
+    wanted = [i for i, x in enumerate(inputs) if wants_grad(x)]
+    if not wanted:
+        raise ValueError(f"none of the {len(inputs)} inputs requires grad: "
+                         f"there is no gradient to check")
+    for i in wanted:
+        if inputs[i].dtype.itemsize < 8:
+            warnings.warn(
+                f"input {i} is {inputs[i].dtype}: differences of such "
+                f"numbers are mostly rounding; use float64", stacklevel=4)
+        if collides(inputs[i].geometry):
+            raise RuntimeError(
+                f"two indices of input {i} may be one element (shape "
+                f"{list(inputs[i].shape)}, strides "
+                f"{list(inputs[i].stride())}): a step in one would be a "
+                f"step in the other; give a clone()")
+    return wanted
+
+
+def mismatch(low, high, atol, rtol):
+    """Where two matrices differ most beyond the tolerance, or None. What
+    is expected comes first."""
+    worst, place = 0.0, None
+    for i, (row, other) in enumerate(zip(low.tolist(), high.tolist())):
+        for j, (a, b) in enumerate(zip(row, other)):
+            gap = 0.0 if a == b else abs(a - b) - atol - rtol * abs(a)
+            if not gap <= worst:
+                worst, place = (math.inf if gap != gap else gap), (i, j)
+    return place
+
+
+def compare(func, inputs, wanted, eps, atol, rtol, nondet_tol, alone,
+            fast_mode):
+    """Raise GradcheckError for the first Jacobian that is wrong."""
+    xs = [inputs[i] for i in wanted]
+    outputs = outputs_of(func, inputs)
+    ends = [directions(y, fast_mode, f"output {nr}")
+            for nr, y in enumerate(outputs)]
+    found = [analytical(outputs, nr, xs, rows, alone) if len(rows) else None
+             for nr, rows in enumerate(ends)]
+    for k, (i, x) in enumerate(zip(wanted, xs)):
+        starts = directions(x, fast_mode, f"input {i}")
+        slopes = numerical(func, inputs, x, starts, eps)
+        for nr, (y, n, rows) in enumerate(zip(outputs, slopes, ends)):
+            if not len(rows):
+                continue
+            a = found[nr][k].detach().t()
+            if fast_mode:
+                n, a = n @ rows.t(), starts @ a
+            place = mismatch(n, a, atol, rtol)
+            if place:
+                raise GradcheckError(report(
+                    (nr, y), (i, x), place, n, a, fast_mode))
+    for nr, rows in enumerate(ends):
+        again = analytical(outputs, nr, xs, rows, alone) if len(rows) else ()
+        for i, one, two in zip(wanted, found[nr] or (), again):
+            if mismatch(one, two, nondet_tol, 0.0):
+                raise GradcheckError(
+                    f"two walks backward from output {nr} give input {i} "
+                    f"two gradients, more than nondet_tol={nondet_tol} "
+                    f"apart:\n{one}\n{two}")
+
+
+def index_of(place, shape):
+    """The indices of an element, from its number in row-major order."""
+    found = []
+    for size in reversed(shape):
+        place, i = divmod(place, size)
+        found.insert(0, i)
+    return found
+
+
+def report(output, given, place, n, a, fast_mode):
+    """What gradcheck says: which input, which output, both answers."""
+    (nr, y), (i, x) = output, given
+    text = (f"the gradient of output {nr} with respect to input {i} is not "
+            f"what central differences say")
+    if fast_mode:
+        return (f"{text}: along one random direction they give "
+                f"{n.item()}, backward {a.item()}")
+    row, column = (index_of(p, t.shape) for p, t in zip(place, (x, y)))
+    return (f"{text}. Worst: d output{column} / d input{row} is "
+            f"{n[place].item():.6g}, backward says {a[place].item():.6g}.\n"
+            f"A row for each element of the input, a column for each of the "
+            f"output.\nnumerical:\n{n}\nanalytical:\n{a}")
+
+
+def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3,
+              raise_exception=True, nondet_tol=0.0,
+              check_undefined_grad=True, check_grad_dtypes=False,
+              fast_mode=False):
+    """Compare the gradients of func(*inputs) with central differences.
+
+    The inputs that require grad are checked; they should be float64. A
+    gradient may differ by atol + rtol * |numerical|. The answer is True;
+    for a wrong gradient GradcheckError, or False without raise_exception.
+    nondet_tol: how far two walks backward may differ.
+    check_undefined_grad: go back from one output at a time, so that the
+    gradients of the others are None; else they are zeros.
+    check_grad_dtypes: is always true, the engine sees to it.
+    fast_mode: one random direction, and the whole Jacobian only to report.
+    """
+    inputs = as_list(inputs)
+    settings = eps, atol, rtol, nondet_tol, check_undefined_grad
+    wanted = checked(inputs)
+    try:
+        try:
+            compare(func, inputs, wanted, *settings, fast_mode)
+        except GradcheckError:
+            if fast_mode and raise_exception:   # the slow way says more
+                compare(func, inputs, wanted, *settings, False)
+            raise
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+def gradgradcheck(func, inputs, grad_outputs=None, *, eps=1e-6, atol=1e-5,
+                  rtol=1e-3, raise_exception=True, nondet_tol=0.0,
+                  check_undefined_grad=True, check_grad_dtypes=False,
+                  fast_mode=False):
+    """Compare the gradients of the gradients of func(*inputs), with
+    respect to the inputs and to grad_outputs, with central differences.
+
+    grad_outputs: what comes in at the outputs; random numbers if not
+    given. The rest is gradcheck's.
+    """
+    inputs = as_list(inputs)
+    if grad_outputs is None:
+        grad_outputs = [
+            directions(y, True, f"start {nr}").reshape(
+                y.shape).requires_grad_()
+            for nr, y in enumerate(outputs_of(func, inputs))]
+    grad_outputs, count = as_list(grad_outputs), len(inputs)
+
+    def first(*args):
+        ends = outputs_of(func, args[:count])
+        starts = [x for x in args[:count] if wants_grad(x)]
+        found = grad(ends, starts, args[count:], create_graph=True,
+                     allow_unused=True)
+        return [g for g in found if g is not None]
+
+    return gradcheck(
+        first, [*inputs, *grad_outputs], eps=eps, atol=atol, rtol=rtol,
+        raise_exception=raise_exception, nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes, fast_mode=fast_mode)
 
 
 class CopySlices(Node):
