@@ -1561,3 +1561,15 @@ def test_an_index_is_one_operator():
         x[[0]] = 1
     assert log == ["getitem", "getitem", "index.Tensor", "getitem",
                    "index_put_"]
+
+
+def test_as_tensor_copies_only_where_it_must():
+    x = lamina.ones(2)
+    assert lamina.as_tensor(x) is x and lamina.is_tensor(x)
+    assert lamina.as_tensor(x, dtype=lamina.int64).dtype is lamina.int64
+    array = np.ones(2)
+    shared = lamina.as_tensor(array)
+    array[0] = 7
+    assert shared.tolist() == [7.0, 1.0] and shared.dtype is lamina.float64
+    assert lamina.as_tensor([1, 2]).tolist() == [1, 2]
+    assert not lamina.is_tensor([1])

@@ -1106,3 +1106,12 @@ def test_results_of_composites_are_written_into_out(device):
         assert getattr(lamina, name)(x, 0, out=out) is out
         assert out.tolist() == getattr(x, name)(0).tolist()
     assert lamina.cumsum(out, 0, out=out) is out
+
+
+@pytest.mark.parametrize('device', ['cpu', 'python'])
+def test_in(device):
+    x = lamina.tensor([[1.0, 2.0], [3.0, float('nan')]], device=device)
+    assert 2.0 in x and 3 in x and x[0, 1] in x
+    assert 9.0 not in x and float('nan') not in x
+    with pytest.raises(RuntimeError, match='str'):
+        'a' in x

@@ -1567,3 +1567,10 @@ def test_taking(where):
              NotImplementedError, 'depends on the data')]:
         with pytest.raises(error, match=says):
             call()
+
+
+def test_a_number_is_formatted():
+    x = lamina.tensor([1.5, 2.25])
+    assert f'{x[1]:.1f} {x[0]}' == '2.2 1.5' and f'{x}' == str(x)
+    with pytest.raises(TypeError):
+        f'{x:.1f}'

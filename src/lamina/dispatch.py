@@ -37,6 +37,7 @@ __all__ = [
     "array",
     "from_array",
     "from_numpy",
+    "as_tensor",
     "from_dlpack",
     "frombuffer",
     "fallback",
@@ -1802,6 +1803,16 @@ def check_shareable(ndarray):
             f"of whole elements, none negative, in native byte order, and "
             f"writeable: array.astype('{ndarray.dtype.name}') gives a copy "
             f"that is")
+
+
+def as_tensor(data, dtype=None, device=None):
+    """The data as a tensor, without a copy where none is needed: a tensor
+    as it is, a NumPy array's memory, lists in a new tensor."""
+    if np is not None and isinstance(data, np.ndarray):
+        data = from_numpy(data)
+    if not isinstance(data, Tensor):
+        return tensor(data, dtype=dtype, device=device)
+    return data.to(dtype=as_dtype(dtype), device=device)
 
 
 @method

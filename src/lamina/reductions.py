@@ -199,6 +199,17 @@ reduction("all(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
           np and untyped(np.all), truth_dtype)
 
 
+def contains(self, element):
+    """element in self: whether any element is equal to it."""
+    if not isinstance(element, (Tensor, int, float)):
+        raise RuntimeError(f"a tensor contains numbers; no number: "
+                           f"{type(element).__name__}")
+    return bool((self == element).any())
+
+
+Tensor.__contains__ = contains
+
+
 def first_best(better):
     """The position of the best of a list: the first of equals; nan wins."""
     def position(values):

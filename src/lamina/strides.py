@@ -89,6 +89,7 @@ __all__ = [
     "index_put",
     "take",
     "masked_select",
+    "is_tensor",
 ]
 
 
@@ -2231,6 +2232,18 @@ def _only(self):
     return self.item()
 
 
+def is_tensor(obj):
+    """Whether it is a tensor."""
+    return isinstance(obj, Tensor)
+
+
+def _formatted(self, spec):
+    """f"{x:.2f}": a tensor of no dimensions is formatted as its number."""
+    if self.ndim or self.device.type == "meta":
+        return object.__format__(self, spec)
+    return format(self.item(), spec)
+
+
 @method
 def detach(self):
     """The same elements, in a tensor that is nobody's view; chapter 8 gives
@@ -2244,6 +2257,7 @@ Tensor.__bool__ = _truth
 Tensor.__index__ = _whole
 Tensor.__int__ = lambda self: int(_only(self))
 Tensor.__float__ = lambda self: float(_only(self))
+Tensor.__format__ = _formatted
 
 
 _EDGE, _MANY, _COLUMNS = 3, 1000, 80
