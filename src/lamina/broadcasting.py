@@ -257,7 +257,6 @@ RULES = {       # where the inputs meet -> (compute in, result)
     "same": lambda met: (opmath(met), met),
     "first": lambda met: (opmath(met), met),
     "float": lambda met: (opmath(as_float(met)), as_float(met)),
-    "double": lambda met: (float64, float64),
     "number": lambda met: (opmath(as_number(met)), as_number(met)),
     "bool": lambda met: (opmath(met), bool_),
 }
@@ -555,9 +554,9 @@ def elementwise(schema, doc, python, numpy, rule="same", refuse=(), *,
 
     `python` is a function of numbers, `numpy` one of arrays (None without
     NumPy). The rule says what dtype comes out: the `same` as the inputs
-    meet in, that of the `first`, a `float` one, a `number`, `double` or
-    `bool`. `refuse` names dtypes that it has no meaning for, `numbers` the
-    inputs that may be Python numbers; for `mask` and `check` see planner.
+    meet in, that of the `first`, a `float` one, a `number`, or `bool`.
+    `refuse` names dtypes that it has no meaning for, `numbers` the inputs
+    that may be Python numbers; for `mask` and `check` see planner.
     """
     op = define(schema, doc, numbers=numbers, inplace=inplace)
     name, count = op.schema.full_name, count_inputs(op.schema)
