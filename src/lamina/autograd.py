@@ -829,6 +829,8 @@ def sum_to(grad, shape):
         raise RuntimeError(f"a gradient of shape {list(grad.shape)} is none "
                            f"for a tensor of shape {list(shape)}")
     new = len(grad.shape) - len(shape)
+    if new and grad.shape[new:] == shape:
+        return grad.sum(tuple(range(new)))
     dims = tuple(range(new)) + tuple(
         d + new for d, size in enumerate(shape)
         if size == 1 and grad.shape[d + new] != 1)
@@ -907,8 +909,8 @@ def pass_on(node, grads, arrived, uses, ready):
             continue
         if grad is not None:
             receive(arrived, after, nr, grad)
-        uses[after] -= 1
-        if not uses[after]:
+        left = uses[after] = uses[after] - 1
+        if not left:
             ready.append(after)
 
 

@@ -496,21 +496,47 @@ def unary_kernel(function, plan, results):
     return kernel
 
 
+def short_write(function, results):
+    """A function that tries the in-place form of a kernel of two inputs;
+    it gives whether it was done."""
+    def write(self, other, alpha):
+        try:
+            dtype, a = self.dtype, array(self)
+            if (results[dtype] is not dtype or dtype.category != 2
+                    or not a.flags.c_contiguous):
+                return False
+            if isinstance(other, Tensor):
+                if other.dtype is not dtype:
+                    return False
+                other = array(other)
+            if alpha != 1:
+                other = run_quiet(np.multiply, other, alpha)
+            run_quiet(function, a, other, a)
+            return True
+        except (AttributeError, KeyError, RuntimeError, ValueError,
+                OverflowError):
+            return False                # the general kernel says why
+
+    return write if isinstance(function, np.ufunc) else (
+        lambda *args: False)
+
+
 def binary_kernel(function, plan, results):
     """The kernel of two inputs: the short way, or the general one."""
     general, ndarray = general_kernel(function, plan), np.ndarray
+    write = short_write(function, results)
 
     def kernel(self, other, alpha=1, out=None):
         if out is not None or alpha != 1:
-            return general(self, other, alpha, out=out)
+            if out is not self or not write(self, other, alpha):
+                return general(self, other, alpha, out=out)
+            return self
         try:
             dtype, a = self.dtype, self.array
             result = results[dtype]
-            if type(other) is Tensor or isinstance(other, Tensor):
+            if isinstance(other, Tensor):
                 short, b = dtype is other.dtype, other.array
                 b = array(other) if b is None else b
-            elif isinstance(other, Tensor):     # of a class of its own
-                short, b = dtype is other.dtype, array(other)
             else:       # NumPy gives a float or an int the array's dtype
                 short, b = (dtype.category == 2
                             and type(other) is not bool), other

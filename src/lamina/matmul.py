@@ -10,7 +10,7 @@ from string import ascii_letters
 from lamina.broadcasting import broadcast_shapes, ieee_log, quiet, result_type
 from lamina.dispatch import (
     Namespace, array, build_call, define, from_array, from_outside, functions,
-    impl, kernel_of, np, operators, sparse_coo,
+    impl, kernel_of, np, operators, own, sparse_coo,
 )
 from lamina.storage import wrap
 from lamina.strides import (
@@ -82,8 +82,11 @@ def meta_mm(self, mat2):
 
 @impl("mm", "cpu")
 def cpu_mm(self, mat2):
-    check_matrices("mm", self, mat2, 2)
-    return from_array(quiet(np.matmul, array(self), array(mat2)))
+    a, b, dtype = array(self), array(mat2), self.dtype
+    if not (a.ndim == b.ndim == 2 and a.shape[1] == b.shape[0]
+            and dtype is mat2.dtype and dtype.category):
+        check_matrices("mm", self, mat2, 2)
+    return own(quiet(np.matmul, a, b), dtype)
 
 
 define("bmm(Tensor self, Tensor mat2) -> Tensor",
