@@ -1989,31 +1989,24 @@ def _picked(x, indices):
     elements (None on meta)."""
     columns = _columns(x.shape, indices)
     named = [d for d, index in enumerate(columns) if index is not None]
-    if not named:
-        return x.shape, offsets(x.geometry)
     shape = common_shape([columns[d].shape for d in named], IndexError)
-    side_by_side = named[-1] - named[0] + 1 == len(named)
-    at = named[0] if side_by_side else 0
+    side_by_side = not named or named[-1] - named[0] + 1 == len(named)
+    at = named[0] if named and side_by_side else 0
     rest = [(x.shape[d], x.geometry.strides[d])
             for d in range(x.ndim) if d not in named]
-    front, back = rest[:at], rest[at:]
-    whole = (*[n for n, _ in front], *shape, *[n for n, _ in back])
+    before, after = [Geometry(tuple(n for n, _ in part),
+                              tuple(s for _, s in part), 0)
+                     for part in (rest[:at], rest[at:])]
+    whole = before.shape + shape + after.shape
     if x.device.type == "meta":
         return whole, None
-    places = [0] * numel(shape)
+    places = [x.geometry.offset] * numel(shape)
     for d in named:
         size, stride = x.shape[d], x.geometry.strides[d]
         for k, i in enumerate(flat(expand(columns[d], shape))):
-            if not -size <= i < size:
-                raise IndexError(f"index {i} is out of range for dimension "
-                                 f"{d} of size {size}")
-            places[k] += i % size * stride
-    before, after = [offsets(Geometry(
-        tuple(n for n, _ in part), tuple(s for _, s in part), 0))
-        for part in (front, back)]
-    first = x.geometry.offset
-    return whole, [first + a + b + c
-                   for a in before for b in places for c in after]
+            places[k] += _place(i, d, size) * stride
+    return whole, [a + b + c for a in offsets(before) for b in places
+                   for c in offsets(after)]
 
 
 @method
@@ -2141,13 +2134,13 @@ def _taken_apart(x, items):
     view = x.getitem(tuple(basic))
     if not any(isinstance(i, Tensor) for i in indices):
         return view, []
-    if ... in [i for i in indices if not isinstance(i, Tensor)]:
+    rest = [i for i in indices if i is not ...]
+    if len(rest) < len(indices):        # the dots stand for what is left
         at = next(k for k, i in enumerate(indices) if i is ...)
-        rest = [i for i in indices if i is not ...]
-        width = sum(i.ndim if i is not None and i.dtype in MASKS
-                    else 1 for i in rest)
-        indices = rest[:at] + [None] * (view.ndim - width) + rest[at:]
-    return view, indices
+        width = sum(i.ndim if i is not None and i.dtype in MASKS else 1
+                    for i in rest)
+        rest[at:at] = [None] * (view.ndim - width)
+    return view, rest
 
 
 @method
