@@ -1,6 +1,7 @@
 """Chapter 8: gradients against central differences, and who holds whom."""
 
 import gc
+import math
 import threading
 import warnings
 import weakref
@@ -184,6 +185,20 @@ SHAPED = {      # functions of tensors of fixed shapes
     'logsumexp': (lambda x: x.logsumexp(1), [(2, 3)]),
     'softmax': (lambda x: x.softmax(0), [(2, 3)]),
     'log_softmax': (lambda x: x.log_softmax(1), [(2, 3)]),
+    'prod': (lambda x: x.prod(1), [(2, 3)]),
+    'std': (lambda x: x.std(1), [(2, 3)]),
+    'cumsum': (lambda x: x.cumsum(1) ** 2, [(2, 3)]),
+    'cumprod': (lambda x: x.cumprod(0), [(3, 2)]),
+    'logcumsumexp': (lambda x: x.logcumsumexp(1), [(2, 3)]),
+    'cummax': (lambda x: x.cummax(1).values ** 2, [(2, 3)]),
+    'sort': (lambda x: x.sort(1).values ** 2, [(2, 3)]),
+    'median': (lambda x: x.median(1).values ** 2, [(2, 3)]),
+    'norm': (lambda x: x.norm(2, 1), [(2, 3)]),
+    'norm 1': (lambda x: (-x).norm(1, 0) ** 2, [(2, 3)]),
+    'norm 3': (lambda x: x.norm(3.0, 1, True), [(2, 3)]),
+    'norm inf': (lambda x: x.norm(math.inf, 1) ** 2, [(2, 3)]),
+    'norm nuc': (lambda x: x.norm('nuc'), [(2, 3)]),
+    'diag': (lambda x: x.diag(1) ** 2, [(2,)]),
     'select': (lambda x: x.select(1, -1) ** 2, [(2, 3)]),
     'narrow': (lambda x: x.narrow(1, 1, 2) ** 2, [(2, 3)]),
     'index': (lambda x: x[1, None, ..., ::2] ** 2, [(2, 2, 3)]),
@@ -225,6 +240,13 @@ INDEXED = {
     'gather': lambda x, i: x.gather(1, i) ** 2,
     'scatter_add': lambda x, i: x.scatter_add(1, i, (x * x)[:, :2]),
     'index_select': lambda x, i: x.index_select(1, i[0]) ** 2,
+    'scatter': lambda x, i: (x * x).scatter(
+        1, i.flip(0)[:1], x[1:, :2] ** 3),
+    'scatter amax': lambda x, i: x.scatter_reduce(
+        1, i, x[:, :2] * 1.5, 'amax') ** 2,
+    'scatter prod': lambda x, i: x.scatter_reduce(
+        1, i, x[:, :2] * 1.5, 'prod', include_self=False),
+    'index_add': lambda x, i: x.index_add(1, i[0], x[:, :2] ** 2, alpha=2),
 }
 
 
@@ -238,6 +260,23 @@ def test_with_an_index(name, layout, start):
         check(lambda x: f(x, index), [smooth(layout, start)], on)
         check(gradient_of(lambda x: f(x, index)), [smooth(layout, start)],
               on)
+
+
+@pytest.mark.parametrize('device', DEVICES)
+def test_products_of_zeros(device):
+    for row, others, scanned in (
+            ([2.0, 0.0, 3.0], [0.0, 6.0, 0.0], [1.0, 8.0, 0.0]),
+            ([0.0, 0.0, 3.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0])):
+        x = lamina.tensor(row, device=device, requires_grad=True)
+        assert grad(x.prod(), x)[0].tolist() == others
+        assert grad(x.cumprod(0).sum(), x)[0].tolist() == scanned
+
+
+@pytest.mark.parametrize('p', [2, 1, 3.0, 0.5, math.inf, -math.inf, 0])
+@pytest.mark.parametrize('device', DEVICES)
+def test_the_norm_of_zeros_has_a_gradient(p, device):
+    x = lamina.zeros(3, device=device, requires_grad=True)
+    assert all(map(math.isfinite, grad(x.norm(p), x)[0].tolist()))
 
 
 WRITES = {      # in place, on a result that has a history

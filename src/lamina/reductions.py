@@ -4,6 +4,7 @@ Exported from chapters/05_reductions.ipynb by `course export`; edit the
 chapter, not this file.
 """
 
+import functools
 import math
 import operator
 import warnings
@@ -318,6 +319,12 @@ def python_gather(self, dim, index, sparse_grad=False):
         empty(index.shape, dtype=self.dtype, device="python"), values)
 
 
+@functools.lru_cache(256)
+def open_grid(shape):
+    """An arange for each dimension, along it: the place of each element."""
+    return np.ogrid[tuple(map(slice, shape))]
+
+
 def numpy_places(name, self, d, index):
     """An index for NumPy: open ranges, and `index` along dimension d."""
     chosen = array(index)
@@ -327,9 +334,8 @@ def numpy_places(name, self, d, index):
                 self.shape[d] if self.shape else 1)
     if not self.shape or not index.shape:
         return (chosen,)
-    grid = list(np.ogrid[tuple(map(slice, index.shape))])
-    grid[d] = chosen
-    return tuple(grid)
+    grid = open_grid(index.shape)
+    return *grid[:d], chosen, *grid[d + 1:]
 
 
 @impl("gather", "cpu")
@@ -1322,6 +1328,8 @@ def nuclear_norm(self, dim, keepdim, dtype):
                            f"got {list(dims)} of {list(self.shape)}")
     A = self.to(dtype).permute(
         [d for d in range(rank) if d not in dims] + list(dims))
+    if A.shape[-2] < A.shape[-1]:       # the fewer columns, the better
+        A = A.transpose(-1, -2)
     V = functions["_principal"](A.detach())
     turned = (A.unsqueeze(-1) * V.unsqueeze(-3)).sum(-2)
     length = vector_norm(turned, 2, -2)
