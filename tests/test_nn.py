@@ -439,6 +439,12 @@ def test_sequential():
     with pytest.raises(TypeError, match='must be a Module'):
         nn.Sequential(a, len)
     assert nn.Sequential()(x) is x
+    assert net.pop() and len(net) == 2
+    assert net.insert(0, b) is net and list(net) == [b, a, b]
+    del net[0]
+    net[1] = c = nn.Tanh()
+    assert list(net) == [a, c] and list(net._modules) == ['0', '1']
+    assert len(net.extend([b, b])) == 4
 
 
 # Losses

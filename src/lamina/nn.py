@@ -1645,30 +1645,33 @@ class Flatten(Module):
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
-class Sequential(Module):
-    """Modules in a row: each takes what the one before it gives.
-
-    Takes modules, or one dict of them by name.
-    """
-
-    def __init__(self, *args):
-        super().__init__()
-        if len(args) == 1 and isinstance(args[0], dict):
-            named = args[0].items()
-        else:
-            named = ((str(i), module) for i, module in enumerate(args))
-        for name, module in named:
-            self.add_module(name, module)
-
-    def forward(self, input):
-        for module in self:
-            input = module(input)
-        return input
+class Row(Module):
+    """Modules in order, named by their places: what Sequential and
+    ModuleList share."""
 
     def append(self, module):
-        """Add a module at the end."""
+        """Add a module at the end; the row is returned."""
         self.add_module(str(len(self)), module)
         return self
+
+    def extend(self, modules):
+        """Add modules at the end; the row is returned."""
+        for module in modules:
+            self.append(module)
+        return self
+
+    def insert(self, index, module):
+        """Put a module before the one at index."""
+        modules = list(self)
+        modules.insert(index, module)
+        renumber(self, modules)
+        return self
+
+    def pop(self, index=-1):
+        """Take a module out."""
+        module = self[index]
+        del self[index]
+        return module
 
     def __iter__(self):
         return iter(self._modules.values())
@@ -1677,14 +1680,17 @@ class Sequential(Module):
         return len(self._modules)
 
     def __getitem__(self, index):
-        found = list(self._modules.items())
-        if isinstance(index, slice):
-            return type(self)(dict(found[index]))
-        return found[place_in(self, index)][1]
+        return list(self)[place_in(self, index)]
 
     def __setitem__(self, index, module):
         name = list(self._modules)[place_in(self, index)]
         self.add_module(name, module)
+
+    def __delitem__(self, index):
+        modules = list(self)
+        del modules[index if isinstance(index, slice)
+                    else place_in(self, index)]
+        renumber(self, modules)
 
 
 def place_in(container, index):
@@ -1695,54 +1701,48 @@ def place_in(container, index):
     return index % len(container)
 
 
-class ModuleList(Module):
+def renumber(row, modules):
+    """Put these modules into a row, named from 0 on."""
+    row._modules.clear()
+    row.extend(modules)
+
+
+class Sequential(Row):
+    """Modules in a row: each takes what the one before it gives.
+
+    Takes modules, or one dict of them by name.
+    """
+
+    def __init__(self, *args):
+        super().__init__()
+        if len(args) == 1 and isinstance(args[0], dict):
+            for name, module in args[0].items():
+                self.add_module(name, module)
+        else:
+            self.extend(args)
+
+    def forward(self, input):
+        for module in self:
+            input = module(input)
+        return input
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return type(self)(dict(list(self._modules.items())[index]))
+        return super().__getitem__(index)
+
+
+class ModuleList(Row):
     """A list of modules that registers them; it has no forward()."""
 
     def __init__(self, modules=None):
         super().__init__()
         self.extend(modules or ())
 
-    def append(self, module):
-        """Add a module at the end."""
-        self.add_module(str(len(self)), module)
-        return self
-
-    def extend(self, modules):
-        """Add modules at the end."""
-        for module in modules:
-            self.append(module)
-        return self
-
-    def insert(self, index, module):
-        """Put a module before the one at index."""
-        modules = list(self)
-        modules.insert(index, module)
-        renumber(self, modules)
-
-    def __iter__(self):
-        return iter(self._modules.values())
-
-    def __len__(self):
-        return len(self._modules)
-
     def __getitem__(self, index):
         if isinstance(index, slice):
             return type(self)(list(self)[index])
-        return self._modules[str(place_in(self, index))]
-
-    def __setitem__(self, index, module):
-        self.add_module(str(place_in(self, index)), module)
-
-    def __delitem__(self, index):
-        modules = list(self)
-        del modules[index]
-        renumber(self, modules)
-
-
-def renumber(container, modules):
-    """Name the modules of a list anew, from 0 on."""
-    container._modules.clear()
-    container.extend(modules)
+        return super().__getitem__(index)
 
 
 class ModuleDict(Module):
