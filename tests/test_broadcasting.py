@@ -895,6 +895,17 @@ def test_functions_of_two(device, call, a, b, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+def test_erf_is_exact_to_the_last_digits():
+    x = np.concatenate([np.linspace(-7, 7, 20001), np.linspace(-.1, .1, 999),
+                        [5e-324, -1e-300, 1e300, inf, -inf, nan, -0.0]])
+    found = lamina.erf(lamina.tensor(x.tolist(), dtype=lamina.float64))
+    expected = [math.erf(v) for v in x]
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-15)
+    assert np.signbit(found.numpy()[-1])
+    grid = lamina.ones(3, 4).T
+    assert grid.erf().tolist() == [[lamina.erf(grid[0, 0]).item()] * 3] * 4
+
+
 def test_rounding_modes(device):
     x = lamina.tensor([7, -7, 1], device=device)
     assert x.div(2, rounding_mode="trunc").tolist() == [3, -3, 0]

@@ -1030,6 +1030,35 @@ def erfinv(y):
     return math.copysign(x, y)
 
 
+@functools.cache
+def erf_series():
+    """Twelve coefficients for each eighth from 0 to 6, highest first."""
+    rows = []
+    for x in [k / 8 for k in range(49)]:
+        c = [math.erf(x), 2 / math.sqrt(math.pi) * math.exp(-x * x)]
+        for n in range(10):
+            c.append(-2 * (x * (n + 1) * c[n + 1] + n * c[n])
+                     / ((n + 1) * (n + 2)))
+        rows.append(c[::-1])
+    return np.array(rows).T.copy()
+
+
+def numpy_erf(a):
+    """erf of an array, in blocks that stay in the cache."""
+    found, highest = np.empty(a.size, a.dtype), erf_series()[0]
+    every = a.reshape(-1)
+    for start in range(0, a.size, 8192):
+        x = every[start:start + 8192].astype(np.float64)
+        x = np.minimum(np.abs(x), 6)            # from 6 on it is 1
+        near = np.rint(8 * x)
+        place, d = np.where(x == x, near, 0).astype(int), x - near / 8
+        total = highest[place]
+        for c in erf_series()[1:]:
+            total = total * d + c[place]
+        found[start:start + 8192] = total
+    return np.copysign(found.reshape(a.shape), a)
+
+
 for name, doc, function in [
         ("erf", "The error function.", math.erf),
         ("erfc", "1 - erf(self), exact where erf is near 1.", math.erfc),
@@ -1038,7 +1067,8 @@ for name, doc, function in [
          lgamma),
         ("digamma", "The derivative of lgamma.", digamma)]:
     elementwise(f"{name}(Tensor self) -> Tensor", doc, function,
-                per_element(function), rule="float")
+                numpy_erf if name == "erf" else per_element(function),
+                rule="float")
 
 
 FLOATING = tuple(d.name for d in dtypes.values() if d.category == 2)
