@@ -878,9 +878,13 @@ def dispatch(operator, keys, layers, devices):
             dot.edge(last, f"layer{bit}")
             last = f"layer{bit}"
             said.append(names[bit])
+    base = keys & ~sum(layers)
+    places = sum(d.bit for d in devices.values())
     for bit, kernel in sorted(operator.kernels.items()):
-        name = f"{names.get(bit, 'every device')}: {_called(kernel)}"
-        taken = bit == 0 or bit == keys & ~sum(layers)
+        if (bit ^ base) & ~places:      # of another layout
+            continue
+        name = f"{names.get(bit & places, 'every device')}: {_called(kernel)}"
+        taken = bit == base or not (bit & places or base in operator.kernels)
         style = {} if taken else {"style": "dashed", "fontcolor": SOFT}
         dot.node(f"kernel{bit}", _ascii(name), **(
             style or {"fillcolor": RESULT}))

@@ -642,7 +642,7 @@ def test_the_way_of_a_call():
 
     operator = types.SimpleNamespace(
         schema=types.SimpleNamespace(name="mul<"), table={17: wrap},
-        kernels={1: first, 2: second})
+        kernels={1: first, 2: second, 8 | 1: wrap})     # 8: a layout
     devices = {name: Device(bit, name) for bit, name in ((1, "a"), (2, "b"))}
     seen = [figures.dispatch(operator, keys, {16: wrap}, devices)
             for keys in (17, 2)]
@@ -655,6 +655,7 @@ def test_the_way_of_a_call():
     assert "layer16 -> kernel2 [" in through        # dashed
     assert "not in the table yet" in straight and "mul&lt;" in straight
     assert "call -> kernel2\n" in straight
+    assert "kernel9" not in through + straight
     xml.dom.minidom.parseString(seen[0].svg())
 
 
