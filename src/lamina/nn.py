@@ -26,7 +26,9 @@ from lamina.broadcasting import broadcast_shapes
 from lamina.dispatch import FIRST_LAYER, array, functions, np
 from lamina.matmul import linear
 from lamina.reductions import reduced
-from lamina.storage import bool_, dtypes, float32, float64, int64, uint8
+from lamina.storage import (
+    bool_, dtypes, finfo, float32, float64, iinfo, int64, uint8,
+)
 from lamina.strides import (
     Tensor, arange, element, empty, full, full_like, method, nearest, numel,
     ones_like, refuse_overlap, row_major, tensor, write_values, zeros,
@@ -2034,14 +2036,14 @@ def last_dims(name, input, normalized_shape, *others):
         if x is not None and x.shape != shape:
             raise RuntimeError(f"{name}(): weight and bias have the shape "
                                f"{list(shape)}; got {list(x.shape)}")
-    return shape, tuple(range(-len(shape), 0))
+    return tuple(range(-len(shape), 0))
 
 
 @float_function
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
     """Over the last dimensions, of shape normalized_shape: mean 0 and
     variance 1. J. Ba and others, 2016."""
-    _, dims = last_dims("layer_norm", input, normalized_shape, weight, bias)
+    dims = last_dims("layer_norm", input, normalized_shape, weight, bias)
     if not input.numel():
         return input * 1
     return scaled(standardised(input, dims, eps), weight, bias)
@@ -2051,19 +2053,13 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05):
 def rms_norm(input, normalized_shape, weight=None, eps=None):
     """Over the last dimensions: a mean square of 1. B. Zhang and
     R. Sennrich, 2019. The default eps is the dtype's own."""
-    _, dims = last_dims("rms_norm", input, normalized_shape, weight)
+    dims = last_dims("rms_norm", input, normalized_shape, weight)
     if eps is None:
-        eps = finfo_eps(input.dtype)
+        eps = finfo(input.dtype).eps
     if not input.numel():
         return input * 1
     size = ((input * input).mean(dims, keepdim=True) + eps).sqrt()
     return scaled(input / size, weight, None)
-
-
-def finfo_eps(dtype):
-    """The step from 1 to the next number of a float dtype."""
-    return {"float64": 2.0 ** -52, "float32": 2.0 ** -23,
-            "float16": 2.0 ** -10, "bfloat16": 2.0 ** -7}[dtype.name]
 
 
 def check_channels(name, input, **vectors):
@@ -3053,9 +3049,7 @@ def max_pool(name, count, input, kernel_size, stride, padding, dilation,
 
 def lowest(dtype):
     """A number that is the largest of none of that dtype's."""
-    if dtype.category == 2:
-        return -math.inf
-    return -1 << 8 * dtype.itemsize - 1 if dtype.is_signed else 0
+    return -math.inf if dtype.category == 2 else iinfo(dtype).min
 
 
 def places_in_input(at, plan):
