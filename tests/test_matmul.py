@@ -768,3 +768,32 @@ def test_half_precision_is_rounded_once(dtype, device):
         assert found.dtype is dtype
         if device != 'meta':
             assert found.item() == 2.0
+
+
+def test_each_with_each(device):
+    a, b = (lamina.arange(n, device=device) for n in (2, 3))
+    assert lamina.cartesian_prod(a, b).tolist() == [
+        [0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
+    assert lamina.cartesian_prod(b).tolist() == [0, 1, 2]
+    assert b.combinations().tolist() == [[0, 1], [0, 2], [1, 2]]
+    assert a.combinations(2, with_replacement=True).tolist() == [
+        [0, 0], [0, 1], [1, 1]]
+    assert b.combinations(0).shape == (0,)
+    assert b.combinations(4).shape == (0, 4)
+    for bad in (lambda: lamina.cartesian_prod(a[None], b), lambda:
+                b.combinations(-1), lambda: a[None].combinations()):
+        with pytest.raises(RuntimeError, match='takes a? ?vector'):
+            bad()
+
+
+def test_block_diag(device):
+    a = lamina.ones(1, 2, dtype=lamina.int64, device=device)
+    found = lamina.block_diag(a, a[0] * 2, (a[0, 0] * 3).float())
+    assert found.tolist() == [[1, 1, 0, 0, 0], [0, 0, 2, 2, 0],
+                              [0, 0, 0, 0, 3]]
+    assert found.dtype is lamina.float32
+    assert lamina.block_diag().shape == (1, 0)
+    with pytest.raises(RuntimeError, match=r'block_diag.*\[1, 1, 2\]'):
+        lamina.block_diag(a[None])
+    with pytest.raises(TypeError, match='tensors'):
+        lamina.block_diag([a])

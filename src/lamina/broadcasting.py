@@ -1121,6 +1121,9 @@ def numpy_sign(a):
 
 elementwise("neg(Tensor self) -> Tensor", "-self.", operator.neg,
             np and np.negative, refuse=BOOL)
+define("resolve_neg(Tensor(a) self) -> Tensor(a)",
+       "The tensor itself: no sign waits to be changed later.",
+       composite=lambda self: self)
 elementwise("relu(Tensor self) -> Tensor",
             "self where it is positive, else 0; nan stays nan.",
             lambda a: 0 if a < 0 else a,

@@ -4,6 +4,7 @@ Exported from chapters/06_matmul.ipynb by `course export`; edit the chapter,
 not this file.
 """
 
+import itertools
 import math
 from string import ascii_letters
 
@@ -12,10 +13,10 @@ from lamina.dispatch import (
     Namespace, array, build_call, define, from_array, from_outside, functions,
     impl, kernel_of, np, operators, own, sparse_coo,
 )
-from lamina.storage import wrap
+from lamina.storage import int64, wrap
 from lamina.strides import (
-    Tensor, empty, flat, number_dtype, numel, select, tensor, wrap_dim,
-    write_values,
+    Tensor, empty, flat, meshgrid, number_dtype, numel, select, stack, tensor,
+    wrap_dim, write_values,
 )
 
 __all__ = ["matmul_loops", "sparse"]
@@ -335,6 +336,67 @@ def addr(self, vec1, vec2, beta, alpha):
 define("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, "
        "Scalar alpha=1) -> Tensor", "beta * self + alpha * outer(vec1, "
        "vec2).", composite=addr, inplace=True)
+
+
+def cartesian_prod(tensors):
+    if any(x.dim() != 1 for x in tensors):
+        raise RuntimeError(f"cartesian_prod() takes vectors; got shapes "
+                           f"{[list(x.shape) for x in tensors]}")
+    if len(tensors) == 1:
+        return tensors[0]
+    return stack(meshgrid(*tensors), -1).reshape(
+        -1, len(tensors))
+
+
+def combinations(self, r, with_replacement):
+    if self.dim() != 1 or r < 0:
+        raise RuntimeError(f"combinations() takes a vector and a number of "
+                           f"0 or more; got {list(self.shape)} and {r}")
+    if r == 0:
+        return self[:0]
+    choose = (itertools.combinations_with_replacement if with_replacement
+              else itertools.combinations)
+    places = list(itertools.chain(*choose(range(self.numel()), r)))
+    return self.index_select(0, tensor(
+        places, dtype=int64, device=self.device)).reshape(-1, r)
+
+
+def block_diag(tensors):
+    if any(x.dim() > 2 for x in tensors):
+        raise RuntimeError(f"block_diag() takes matrices, vectors and "
+                           f"numbers; got shapes "
+                           f"{[list(x.shape) for x in tensors]}")
+    blocks = [x.reshape((1,) * (2 - x.dim()) + x.shape) for x in tensors]
+    if not blocks:
+        return empty(1, 0)
+    width, left, bands = sum(x.shape[1] for x in blocks), 0, []
+    for x in blocks:
+        right = width - left - x.shape[1]
+        bands.append(functions["cat"](
+            [x.new_zeros(x.shape[0], left), x,
+             x.new_zeros(x.shape[0], right)], 1))
+        left += x.shape[1]
+    return functions["cat"](bands)
+
+
+def of_tensors(name):
+    """A function of tensors one by one, where the operator takes a list."""
+    def call(*tensors):
+        return operators[name].call(tensors)
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = operators[name].call.__doc__
+    functions[name] = call
+
+
+define("cartesian_prod(Tensor[] tensors) -> Tensor",
+       "All tuples of one element of each vector.", composite=cartesian_prod)
+define("block_diag(Tensor[] tensors) -> Tensor",
+       "A matrix with the tensors along its diagonal.",
+       composite=block_diag)
+define("combinations(Tensor self, int r=2, bool with_replacement=False) "
+       "-> Tensor", "All choices of r elements.", composite=combinations)
+of_tensors("cartesian_prod")
+of_tensors("block_diag")
 
 
 def tensordot(self, other, dims_self, dims_other):
