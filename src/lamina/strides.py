@@ -205,6 +205,8 @@ def ints(name, values):
     given = values
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         given = values[0]
+    if values and {int}.issuperset(map(type, given)):
+        return tuple(given)             # as nearly always
     try:
         if not values or any(isinstance(v, bool) for v in given):
             raise TypeError
@@ -1095,6 +1097,9 @@ def meshgrid(*tensors, indexing="ij"):
 
 def infer_size(size, count, name="view"):
     """`size` with its -1 replaced by what `count` elements leave it."""
+    if math.prod(size) == count and -1 not in size and (
+            min(size, default=0) >= 0):
+        return size                     # nothing to infer, or to refuse
     known = numel(s for s in size if s != -1)
     bad = [s for s in size if s < -1]
     if bad or size.count(-1) > 1:
@@ -1119,6 +1124,8 @@ def view_strides(x, size):
     these must be cut into whole dimensions of `size`. This is
     computeStride of PyTorch's aten/src/ATen/TensorUtils.cpp.
     """
+    if x.strides == row_major(x.shape).strides:
+        return row_major(size).strides      # one run: any shape cuts it
     if 0 in x.shape:
         return row_major(size).strides if size != x.shape else x.strides
     if not x.shape:
@@ -1151,7 +1158,9 @@ def view(x, *size):
             f"view(): no strides read a tensor of shape {list(x.shape)} "
             f"and strides {list(x.strides)} as {list(size)}; use reshape, "
             f"which copies where it must")
-    return Geometry(size, strides, x.offset)
+    due = row_major(size)       # the same object, if it says the same
+    return due if due.strides == strides and not x.offset else (
+        Geometry(size, strides, x.offset))
 
 
 @method
@@ -1532,6 +1541,9 @@ def empty_like(input, *, dtype=None, device=None, layout=None,
 
 def _keep(geometry):
     """The geometry at offset 0 if it has no gaps, else without them."""
+    due = row_major(geometry.shape)
+    if geometry.strides == due.strides:
+        return due
     if is_row_major(geometry):
         return geometry._replace(offset=0)
     steps = sorted((s, n) for n, s in zip(geometry.shape, geometry.strides)
