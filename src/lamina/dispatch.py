@@ -283,6 +283,8 @@ def missing(operator, device, layout):
 
 
 def as_ints(value):
+    if type(value) is tuple and {int}.issuperset(map(type, value)):
+        return value                    # as nearly always
     if not isinstance(value, (tuple, list)):
         value = (value,)
     elif len(value) == 1 and isinstance(value[0], (tuple, list)):
