@@ -647,6 +647,13 @@ def test_where(condition, a, b):
     assert same(fast.tolist(), expected.tolist())
 
 
+def test_where_of_a_condition_alone(device):
+    x = lamina.tensor([[0, 3], [5, 0]], device=device)
+    rows, columns = lamina.where(x > 0)
+    assert rows.tolist() == [0, 1] and columns.tolist() == [1, 0]
+    assert rows.dtype is lamina.int64
+
+
 def test_where_with_numbers_and_as_a_method(device):
     x = lamina.tensor([1, -2], device=device)
     assert lamina.where(x > 0, x, 0).tolist() == [1, 0]
@@ -662,7 +669,7 @@ def test_where_takes_a_bool_tensor(name):
     x = lamina.empty(2, dtype=lamina.int64, device=name)
     with pytest.raises(RuntimeError, match="bool tensor.*int64"):
         lamina.where(x, x, x)
-    with pytest.raises(TypeError, match="'condition' must be a Tensor"):
+    with pytest.raises(TypeError, match="Tensor condition, Tensor self"):
         lamina.where(True, x, x)
     with pytest.raises(RuntimeError, match="do not broadcast"):
         lamina.where(lamina.empty(3, dtype=lamina.bool, device=name), x, x)

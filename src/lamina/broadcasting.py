@@ -1330,6 +1330,10 @@ elementwise("where.self(Tensor condition, Tensor self, Tensor other) "
             "-> Tensor", "self where the condition holds, else other.",
             lambda yes, a, b: a if yes else b, np and np.where, mask=0,
             numbers=("self", "other"), inplace=False)
+define("where(Tensor condition) -> Tensor[]",
+       "Where the condition holds: one tensor of indices a dimension.",
+       composite=lambda condition: functions["nonzero"](
+           condition, as_tuple=True))
 Tensor.where = lambda self, condition, other: functions["where"](
     condition, self, other)
 
