@@ -1441,3 +1441,12 @@ def test_gradients_of_joins_and_indices():
         return y
 
     assert gradient(written) == [[0, 0, 0], [3, 6, 9]]
+
+
+def test_std_of_equal_elements_has_no_slope():
+    x = lamina.tensor([2.0, 2.0], requires_grad=True)
+    x.std().backward()
+    assert x.grad.tolist() == [0.0, 0.0]
+    y = lamina.tensor([1.0, 3.0], requires_grad=True)
+    y.std(correction=0).backward()
+    assert y.grad.tolist() == [-0.5, 0.5]

@@ -733,7 +733,9 @@ def var(self, dim=None, correction=1, keepdim=False):
 
 
 def std(self, dim=None, correction=1, keepdim=False):
-    return var(self, dim, correction, keepdim).sqrt()
+    found = var(self, dim, correction, keepdim)
+    none = found == 0       # where the root has no slope, and std's is 0
+    return found.masked_fill(none, 1).sqrt().masked_fill(none, 0)
 
 
 def spread(name, doc, function, returns="Tensor"):
