@@ -17,7 +17,9 @@ def encode(value):
         if not str(value.dtype).startswith(('torch.float', 'torch.int',
                                             'torch.uint8', 'torch.bool')):
             raise TypeError(value.dtype)
-        flat = value.reshape(-1).tolist()
+        digits = '.8g' if str(value.dtype) == 'torch.float32' else '.11g'
+        flat = [float(format(x, digits)) if isinstance(x, float) else x
+                for x in value.reshape(-1).tolist()]
         return {'tensor': [str(value.dtype).removeprefix('torch.'),
                            list(value.shape), flat]}
     if type(value).__module__ == 'torch' and type(value).__name__ == 'dtype':
