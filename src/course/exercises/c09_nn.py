@@ -690,8 +690,8 @@ NORM = Exercise(
         "the batch.",
     ),
     after="torch.nn.functional.batch_norm does so "
-    "(aten/src/ATen/native/Normalization.cpp). A change of library in which "
-    "momentum meant the other part has cost people weeks.",
+    "(aten/src/ATen/native/Normalization.cpp). In Keras momentum is the part "
+    "that stays: 0.99 there is 0.01 here.",
 )
 
 
