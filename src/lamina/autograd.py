@@ -21,7 +21,6 @@ from lamina.dispatch import (
     operators, own,
 )
 from lamina.reductions import reduced_dims, reduced_shape
-from lamina.storage import int64
 from lamina.strides import (
     Geometry, Tensor, eye, method, nearest, offsets, ones, repr_notes,
     row_major, stack, tensor, zeros,
