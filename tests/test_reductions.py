@@ -1115,3 +1115,18 @@ def test_in(device):
     assert 9.0 not in x and float('nan') not in x
     with pytest.raises(RuntimeError, match='str'):
         'a' in x
+
+
+def test_several_results_are_written_into_out(device):
+    x = lamina.tensor([[3.0, 1.0], [2.0, 5.0]], device=device)
+    for name, args in (('max', (1,)), ('sort', ()), ('topk', (1,)),
+                       ('median', (0,)), ('cummax', (0,))):
+        out = (lamina.zeros(0, device=device),
+               lamina.zeros(0, dtype=lamina.int64, device=device))
+        found = getattr(lamina, name)(x, *args, out=out)
+        plain = getattr(x, name)(*args)
+        for a, b, c in zip(found, out, plain):
+            assert a is b and a.tolist() == c.tolist()
+        assert type(found) is type(plain)
+    with pytest.raises(TypeError, match='2 tensors.*indices'):
+        lamina.max(x, 1, out=lamina.zeros(2, device=device))

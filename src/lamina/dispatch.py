@@ -502,18 +502,23 @@ def build_call(operator, name=None, guard=None):
         arguments = [a for a in arguments if not a.kwarg_only]
     elif operator.forms and is_out_form(operator.forms[0]):
         out = operator.forms[0]
+    several = schema.outputs and not guard
     lines = check_lines(arguments)
     if out:
         passed = ", ".join(f"{a.name}={a.name}" if a.kwarg_only else a.name
                            for a in out.schema.arguments)
         lines.append(f"if out is not None: return out_form({passed})")
+    if several:
+        lines.append(f"if out is not None: return into_each(operator, "
+                     f"({names},), out)")
     if guard:
         lines.insert(0, f"if type({guard}) is not Tensor and not isinstance("
                         f"{guard}, (Tensor, int, float)):\n            "
                         f"{guard} = from_outside({guard})\n            "
                         f"if {guard} is None: return NotImplemented")
     source = TEMPLATE.format(
-        name=name, parameters=parameter_list(arguments, out), names=names,
+        name=name, names=names,
+        parameters=parameter_list(arguments, out or several),
         lines="\n        ".join(lines) or "pass", keys=keys_text(arguments))
     space = {}
     exec(compile(source, f"<{schema.full_name}>", "exec"), globals(), space)
@@ -1124,6 +1129,24 @@ def copying(kernel):
         prepare_out(out, result.shape, result.dtype, args)
         backend_kernel(operators["copy_"], out.device.bit)(out, result)
     return fill
+
+
+def into_each(operator, args, out):
+    """Several results, written into as many tensors of `out=`."""
+    given = {a.name: value for a, value in
+             zip(operator.schema.arguments, args)}
+    found = operator.call(**given)
+    if not isinstance(out, (tuple, list)) or len(out) != len(found):
+        raise TypeError(f"{operator.schema.name}(): out= takes "
+                        f"{len(found)} tensors: {operator.schema.returns}")
+    for x, y in zip(found, out):
+        if x.autograd is not None and x.requires_grad:
+            raise RuntimeError(
+                f"{operator.schema.name}(out=...) is not recorded, and an "
+                f"argument requires grad; leave out= away, or use no_grad()")
+        prepare_out(y, x.shape, x.dtype)
+        functions["copy_"](y, x)
+    return operator.result(*out)
 
 
 def by_dtype(name, table):
