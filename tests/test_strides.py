@@ -1277,6 +1277,7 @@ def test_joining(where):
             (lamina.cat([a, c]), np.concatenate([p, r])),
             (lamina.cat((a, b), -1), np.concatenate((p, q), -1)),
             (lamina.concat([a.t(), b.t()], 1), np.concatenate([p.T, q.T], 1)),
+            (lamina.concatenate([a, b]), np.concatenate([p, q])),
             (lamina.stack([a, b]), np.stack([p, q])),
             (lamina.stack([a, b], -1), np.stack([p, q], -1)),
             (lamina.hstack([a, b]), np.hstack([p, q])),

@@ -66,6 +66,7 @@ __all__ = [
     "atleast_3d",
     "cat",
     "concat",
+    "concatenate",
     "stack",
     "hstack",
     "vstack",
@@ -1736,6 +1737,9 @@ Tensor._cat = staticmethod(cat)     # chapter 3 puts its operator here
 def concat(tensors, dim=0):
     """cat, by another name."""
     return Tensor._cat(tensors, dim)
+
+
+concatenate = concat
 
 
 def stack(tensors, dim=0):
