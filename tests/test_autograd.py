@@ -517,7 +517,7 @@ def test_no_gradient_is_passed_on_where_none_arrives():
 
     class Stop(Node):
         def __init__(self, edge, output):
-            self.start((edge,), output)
+            self.start(edge, output)
 
         def apply(self, grads):
             return [None]

@@ -152,22 +152,27 @@ class AutogradMeta:
 class Node:
     """One recorded operator, in the graph that backward walks.
 
-    `next_functions` holds, for each input that wants a gradient, the node
-    that made it and which of that node's outputs it was.
+    `edges` holds, for each input that wants a gradient, the node that
+    made it and which of that node's outputs it was, one after the other;
+    `next_functions` gives them as pairs.
     `shape` and `dtype` are those of a gradient that comes in, lists of
     them if the operator has several outputs. `retained` lists outputs
     whose gradient is kept (retain_grad).
     """
 
-    __slots__ = ("next_functions", "shape", "dtype", "retained",
-                 "__weakref__")
+    __slots__ = ("edges", "shape", "dtype", "retained", "__weakref__")
     retains_grad = False
 
-    def start(self, next_functions, output):
+    def start(self, edges, output):
         """Fill the slots. (No __init__: most nodes are made in a hurry.)"""
-        self.next_functions = next_functions
+        self.edges = edges
         self.shape, self.dtype = metadata_of(output)
         self.retained = None
+
+    @property
+    def next_functions(self):
+        """Pairs of a node and the number of one of its outputs."""
+        return tuple(zip(self.edges[::2], self.edges[1::2]))
 
     def name(self):
         return type(self).__name__
@@ -428,7 +433,9 @@ def unpack(saved, node, name, output_nr=None):
     """
     if len(saved) == 2:                 # a leaf
         meta, version = saved
-        x = meta.variable
+        x = meta.leaf()
+        if x is None:                   # its last name is gone
+            x = meta.variable
         if x.storage.version != version:
             raise overwritten(x, version, node, name)
         return x
@@ -525,8 +532,9 @@ class Recipe:
         self.apply = space["make_apply"](*wanted)
 
 
-EDGE = ("edge_of({x}) if type({x}.autograd) is AutogradMeta else "
-        "({x}.autograd, 0)")
+EDGE = """
+        node{i}, nr{i} = {x}.autograd, 0
+        if type(node{i}) is AutogradMeta: node{i}, nr{i} = edge_of({x})"""
 PARTS = {
     "shape": "shape_of({x})",
     "shapes": "[shape_of(x) for x in {x}]",
@@ -548,11 +556,10 @@ def saved_value(value):
 def forward_texts(recipe):
     """`prepare`, which makes the node of a call but for what concerns the
     results, and `run`, which does all, as text."""
-    known, edges, saved = list(recipe.types), [], []
+    known, places, saved = list(recipe.types), [], []
     for i, pick in recipe.picks:
-        places = [known[i]] if pick is None else [
+        places += [known[i]] if pick is None else [
             f"{known[i]}[{j}]" for j in pick]
-        edges += [EDGE.format(x=place) for place in places]
     for name in recipe.names[:len(recipe.names) - len(recipe.results)]:
         owner, part = split_name(name, known)
         if part:
@@ -566,8 +573,10 @@ def forward_texts(recipe):
                     f"type({name}) is Tensor else saved_value({name})")
         saved.append(text)
     joint, arguments = ",\n            ", ", ".join(known)
-    node = NODE.format(edges=joint.join(edges), saved=joint.join(
-        text + "," * (len(saved) == 1) for text in saved))
+    node = "".join(EDGE.format(x=x, i=i) for i, x in enumerate(places))
+    node += NODE.format(
+        edges=", ".join(f"node{i}, nr{i}" for i in range(len(places))),
+        saved=joint.join(text + "," * (len(saved) == 1) for text in saved))
     several = recipe.outputs != ["result"]
     return (PREPARE.format(arguments=arguments, node=node),
             RUN.format(arguments=arguments, node=node, attach=(
@@ -580,8 +589,7 @@ NODE = """
         node = OperatorNode()
         node.recipe = recipe
         node.retained = None
-        node.next_functions = (
-            {edges},)
+        node.edges = {edges}
         node.saved = (
             {saved})"""
 PREPARE = """
@@ -679,9 +687,12 @@ class OperatorNode(Node):
         return self.recipe.apply(self, grads)
 
     def release(self):
-        for i in self.recipe.tensors:
-            if self.saved and type(self.saved[i]) is tuple:
-                self.saved = None
+        saved = self.saved
+        if saved:
+            for i in self.recipe.tensors:
+                if type(saved[i]) is tuple:
+                    self.saved = None
+                    return
 
 
 RECORD = """
@@ -848,7 +859,7 @@ def count_uses(roots):
     uses = dict.fromkeys(roots, 0)
     stack = list(uses)
     while stack:
-        for node, _ in stack.pop().next_functions:
+        for node in stack.pop().edges[::2]:
             if node in uses:
                 uses[node] += 1
             elif node is not None:
@@ -859,8 +870,7 @@ def count_uses(roots):
 
 def receive(arrived, node, nr, grad):
     """Add a gradient to those that have arrived at a node."""
-    shape, dtype, found = node.shape, node.dtype, grad.array
-    count = 1
+    shape, dtype, found, count = node.shape, node.dtype, grad.array, 1
     if type(shape) is list:
         count, shape, dtype = len(shape), shape[nr], dtype[nr]
     if (grad.dtype is not dtype
@@ -868,7 +878,9 @@ def receive(arrived, node, nr, grad):
         grad = fit(grad, shape, dtype)
     grads = arrived.get(node)
     if grads is None:
-        grads = arrived[node] = [None] * count
+        arrived[node] = [grad] if count == 1 else [
+            grad if i == nr else None for i in range(count)]
+        return
     grads[nr] = grad if grads[nr] is None else grads[nr] + grad
 
 
@@ -901,23 +913,23 @@ def run_backward(roots, retain_graph, create_graph, targets=None):
 def pass_on(node, grads, arrived, uses, ready):
     """Apply a node, and give each input's node its part. Where no gradient
     arrived, none is passed on."""
-    edges = node.next_functions
-    found = node.apply(grads) if grads else [None] * len(edges)
-    for (after, nr), grad in zip(edges, found):
-        if after is None:
-            continue
-        if grad is not None:
-            receive(arrived, after, nr, grad)
-        left = uses[after] = uses[after] - 1
-        if not left:
-            ready.append(after)
+    edges, place = node.edges, 0
+    for grad in node.apply(grads) if grads else [None] * (len(edges) // 2):
+        after = edges[place]
+        if after is not None:
+            if grad is not None:
+                receive(arrived, after, edges[place + 1], grad)
+            left = uses[after] = uses[after] - 1
+            if not left:
+                ready.append(after)
+        place += 2
 
 
 def on_the_way(targets, nodes):
     """Those of the nodes that lead to a target by at least one edge."""
     users = {}
     for node in nodes:
-        for after, _ in node.next_functions:
+        for after in node.edges[::2]:
             users.setdefault(after, []).append(node)
     found, stack = set(), [node for node, _ in targets]
     while stack:
@@ -1876,7 +1888,7 @@ class CopySlices(Node):
     __slots__ = ("base", "view", "inner", "has_self")
 
     def __init__(self, base, base_edge, view, inner, has_self):
-        self.start((base_edge, *inner.next_functions[has_self:]), base)
+        self.start((*base_edge, *inner.edges[2 * has_self:]), base)
         self.base = base.geometry
         self.view = view.geometry
         self.inner = inner          # the node of the operator that wrote
@@ -1887,7 +1899,7 @@ class CopySlices(Node):
         # what a formula makes of a saved result leads to this node, and it
         # may be walked after self.inner is released
         inner = OperatorNode()
-        for name in ("recipe", "next_functions", "shape", "dtype",
+        for name in ("recipe", "edges", "shape", "dtype",
                      "retained", "saved"):
             setattr(inner, name, getattr(self.inner, name))
         found = list(inner.apply([part]))
@@ -1906,7 +1918,7 @@ class ViewNode(Node):
     __slots__ = ("base", "view")
 
     def __init__(self, base, view):
-        self.start((edge_of(base),), view)
+        self.start(edge_of(base), view)
         self.base = base.geometry
         self.view = view.geometry
 
@@ -1947,7 +1959,7 @@ def record_write(schema, kernel, formulas):
         edges = edge_of(self) if 0 in positions else None
         node = recipe_for(positions).prepare(*inputs)
         if edges:                       # not to the clone
-            node.next_functions = (edges, *node.next_functions[1:])
+            node.edges = edges + node.edges[2:]
         kernel(self, *args)
         if not wants_grad(base):
             expect_late_views(base)

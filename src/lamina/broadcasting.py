@@ -534,14 +534,18 @@ def binary_kernel(function, plan, results):
         try:
             dtype, a = self.dtype, self.array
             result = results[dtype]
+            a = array(self) if a is None else a
             if isinstance(other, Tensor):
                 short, b = dtype is other.dtype, other.array
                 b = array(other) if b is None else b
+                if a.ndim > 1 and short:
+                    short = (a.flags.c_contiguous and b.flags.c_contiguous
+                             or a.strides == b.strides)
             else:       # NumPy gives a float or an int the array's dtype
                 short, b = (dtype.category == 2
                             and type(other) is not bool), other
             if short:
-                found = run_quiet(function, array(self) if a is None else a, b)
+                found = run_quiet(function, a, b)
                 if type(found) is not ndarray:
                     return from_array(found)
                 x = new_tensor(Tensor)              # own(), without a call
