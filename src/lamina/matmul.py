@@ -144,9 +144,9 @@ def matmul(self, other):
     if a == 1 and b == 1:
         return self.dot(other)
     if a == 1:
-        return (self.unsqueeze(0) @ other).squeeze(-2)
+        return matmul(self.unsqueeze(0), other).squeeze(-2)
     if b == 1:
-        return (self @ other.unsqueeze(1)).squeeze(-1)
+        return matmul(self, other.unsqueeze(1)).squeeze(-1)
     if b == 2:
         rows = self.reshape(numel(self.shape[:-1]), self.shape[-1])
         return rows.mm(other).reshape(*self.shape[:-1], other.shape[-1])
@@ -155,6 +155,8 @@ def matmul(self, other):
 
 def batched(self, other):
     """The product of two tensors whose batches broadcast."""
+    if len(self.shape) == 3 and self.shape[:1] == other.shape[:-2]:
+        return self.bmm(other)
     batch = broadcast_shapes(self.shape[:-2], other.shape[:-2])
     both = [x.expand(*batch, *x.shape[-2:]).reshape(
         numel(batch), *x.shape[-2:]) for x in (self, other)]
