@@ -1130,3 +1130,10 @@ def test_several_results_are_written_into_out(device):
         assert type(found) is type(plain)
     with pytest.raises(TypeError, match='2 tensors.*indices'):
         lamina.max(x, 1, out=lamina.zeros(2, device=device))
+
+
+def test_in(device):
+    x = lamina.tensor([1.0, 2.0], device=device)
+    assert 2 in x and 3 not in x and lamina.tensor(1.0, device=device) in x
+    with pytest.raises(RuntimeError, match='str'):
+        'a' in x
