@@ -590,6 +590,10 @@ CHOICES = {     # at ties, corners and nan: PyTorch's answers
                    [0, 1, 2], [0, 0, 1], [1, 1, 1]),
     'amax': (lambda x, y: x.amax() + y.amin(), [3, 1, 3], [2, 2, 5],
              [.5, 0, .5], [.5, .5, 0]),
+    'max of nan': (lambda x, y: x.max() + y.min(), [3, nan, 3],
+                   [nan, nan, 5], [0, 1, 0], [.5, .5, 0]),
+    'atan2': (lambda x, y: x.atan2(y), [0, 0, 1], [0, 1, 0], [0, 1, 0],
+              [0, 0, -1]),
     'max dim': (lambda x, y: x.max(0).values + y.median(), [3, 1, 3],
                 [2, 5, 1], [1, 0, 0], [1, 0, 0]),
     'norm': (lambda x, y: x.norm() + y.norm(inf), [0, 0], [-2, 2],
@@ -611,6 +615,19 @@ def test_choices(name, device):
     f(x, y).sum().backward()
     assert x.grad.tolist() == pytest.approx(first, nan_ok=True)
     assert y.grad.tolist() == pytest.approx(second, nan_ok=True)
+
+
+@pytest.mark.parametrize('device', ['cpu', 'python'])
+@pytest.mark.parametrize('f', [
+    lambda x: x.norm(), lambda x: x.norm(3), lambda x: x.norm(0.5),
+    lambda x: x.norm(-1), lambda x: x.atan2(x * 2), lambda x: x.sinc(),
+    lambda x: x.copysign(x + 1), lambda x: functions['dist'](x, x * 2)],
+    ids=['2', '3', '0.5', '-1', 'atan2', 'sinc', 'copysign', 'dist'])
+def test_at_zero_both_derivatives_are_numbers(f, device):
+    x = leaf([0.0, 0.0], device)
+    first, = lamina.autograd.grad(f(x).sum(), x, create_graph=True)
+    second, = lamina.autograd.grad(first.sum(), x)
+    assert first.isfinite().all() and second.isfinite().all()
 
 
 def test_flat_operators_give_zeros_without_a_history():

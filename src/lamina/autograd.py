@@ -1115,6 +1115,17 @@ def pow_exponent(grad, self, exponent, result):
 derivative("pow.Tensor_Tensor", self=pow_self, exponent=pow_exponent)
 
 
+NO_GRADIENT = """
+    eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor
+    logical_not logical_and logical_or logical_xor bitwise_not
+    bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor
+    bitwise_left_shift.Tensor bitwise_right_shift.Tensor gcd lcm
+    isnan isinf isfinite isposinf isneginf signbit
+"""
+for name in NO_GRADIENT.split():
+    derivative(name)
+
+
 LN2, LN10 = math.log(2), math.log(10)
 ROOT_PI = math.sqrt(math.pi)
 
@@ -1173,6 +1184,12 @@ derivative("sinc", self=sinc_self)
 derivative("logit", self=logit_self)
 
 
+def squares(a, b):
+    """a * a + b * b, or 1 where that is 0, to divide by."""
+    total = a * a + b * b
+    return where(total == 0, 1.0, total)
+
+
 def xlogy_self(grad, self, other):
     """log(other), and 0 where the result is 0 for want of a factor."""
     return where((self == 0) & (other <= 0), 0.0,
@@ -1194,9 +1211,9 @@ derivative("ldexp.Tensor",
            other=lambda grad, result: grad * result * LN2)
 derivative("atan2",
            self=lambda grad, self, other:
-           grad * other / (self * self + other * other),
+           grad * other / squares(self, other),
            other=lambda grad, self, other:
-           -grad * self / (self * self + other * other))
+           -grad * self / squares(self, other))
 derivative("hypot",
            self=lambda grad, self, result: grad * (self / result),
            other=lambda grad, other, result: grad * (other / result))
@@ -1300,16 +1317,6 @@ derivative("copysign.Tensor",           # sign(0) is 0: no side, no slope
 derivative("heaviside", self=nothing,
            values=lambda grad, self: where(self == 0, grad, 0.0))
 
-NO_GRADIENT = """
-    eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor
-    logical_not logical_and logical_or logical_xor bitwise_not
-    bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor
-    bitwise_left_shift.Tensor bitwise_right_shift.Tensor gcd lcm
-    isnan isinf isfinite isposinf isneginf signbit
-"""
-for name in NO_GRADIENT.split():
-    derivative(name)
-
 
 def restore(x, shape, dim, keepdim):
     """A reduction's result with its reduced dimensions back, of size 1."""
@@ -1326,7 +1333,8 @@ derivative("expand", self=lambda grad: grad)
 def extreme_self(grad, self, result, dim, keepdim):
     """To the elements that were the extreme, in equal parts."""
     result = restore(result, self.shape, dim, keepdim)
-    chosen = (self == result).to(grad.dtype)
+    same = (self == result) | ((self != self) & (result != result))
+    chosen = same.to(grad.dtype)                # nan is nan's like here
     grad = restore(grad, self.shape, dim, keepdim)
     return grad * (chosen / chosen.sum(dim, keepdim=True))
 
@@ -1454,14 +1462,15 @@ def norm_self(grad, self, result, dim, keepdim, p):
         chosen = (self.abs() == result).to(grad.dtype)
         return grad * self.sign() * chosen / chosen.sum(dim, keepdim=True)
     if p == 0:
-        return self * 0
+        return nothing(self)
     if p == 1:
         return grad * self.sign()
+    length = where(result == 0, 1.0, result)
     if p == 2:
-        return grad * where(result == 0, 0.0, self / result)
+        return grad * where(result == 0, 0.0, self / length)
     size = where(self == 0, 1.0, self.abs())
-    slope = self.sign() * size ** (p - 1) / result ** (p - 1)
-    return grad * where((result == 0) * (self == self), 0.0, slope)
+    slope = self.sign() * (size / length) ** (p - 1)
+    return grad * where(result == 0, 0.0, slope)
 
 
 derivative("_norm", self=norm_self)

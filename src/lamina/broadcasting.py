@@ -983,12 +983,12 @@ def polygamma(x, n):
     while x < 10 + n:
         total, x = total + ieee_pow(x, -power), x + 1
     term = x ** -power
-    total += x * term / n + term / 2
+    total += x ** -n / n + term / 2
     for k, c in enumerate((1 / 12, -1 / 720, 1 / 30240, -1 / 1209600,
                            1 / 47900160, -691 / 1307674368000)):
-        term *= (power + 2 * k - 1 if k else 1) * (power + 2 * k) / x ** (
-            2 if k else 1)
+        term *= (power + 2 * k) / x
         total += c * term
+        term *= (power + 2 * k + 1) / x
     return sign * math.factorial(n) * total
 
 
