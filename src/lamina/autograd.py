@@ -15,7 +15,7 @@ import weakref
 
 import lamina.dispatch as dispatch
 import lamina.strides as strides
-from lamina.broadcasting import broadcast_shapes
+from lamina.broadcasting import broadcast_shapes, elementwise
 from lamina.dispatch import (
     add_layer, array, define, from_array, functions, impl, include, lookup, np,
     operators, own,
@@ -1081,6 +1081,20 @@ derivative("sub.Tensor",
 
 where = functions["where"]
 
+
+def numpy_threshold_backward(grad, x):
+    return np.where(x <= 0, grad.dtype.type(0), grad)
+
+
+elementwise("threshold_backward(Tensor grad_output, Tensor self) -> Tensor",
+            "grad_output, but 0 where self is 0 or less: the way back "
+            "through relu, in one operator.",
+            lambda grad, x: 0.0 if x <= 0 else grad,
+            np and numpy_threshold_backward, numbers=(), inplace=False)
+threshold_backward = functions["threshold_backward"]
+derivative("threshold_backward", grad_output=lambda grad, self:
+           threshold_backward(grad, self))
+
 derivative("div.Tensor",
            self=lambda grad, other: grad / other,
            other=lambda grad, self, other: -grad * ((self / other) / other))
@@ -1089,7 +1103,8 @@ derivative("abs", self=lambda grad, self: grad * self.sign())
 derivative("log", self=lambda grad, self: grad / self)
 derivative("tanh", self=lambda grad, result: grad * (1 - result * result))
 derivative("sqrt", self=lambda grad, result: grad / (2 * result))
-derivative("relu", self=lambda grad, result: where(result <= 0, 0.0, grad))
+derivative("relu", self=lambda grad, result:
+           threshold_backward(grad, result))
 derivative("where.self",
            self=lambda grad, condition: where(condition, grad, 0.0),
            other=lambda grad, condition: where(condition, 0.0, grad))

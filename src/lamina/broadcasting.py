@@ -511,7 +511,7 @@ def short_write(function, results):
                 other = array(other)
             if alpha != 1:
                 other = run_quiet(np.multiply, other, alpha)
-            run_quiet(function, a, other, a)
+            run_quiet(function, a, other, out=a)
             return True
         except (AttributeError, KeyError, RuntimeError, ValueError,
                 OverflowError):
