@@ -492,7 +492,8 @@ def test_polygamma(device):
     assert at(3, 0.5) == pytest.approx(pi2 ** 2, rel=1e-14)
     assert at(1, 1e8) == pytest.approx(1e-8, rel=1e-7)
     assert at(1, 1e200) == pytest.approx(1e-200, rel=1e-14)
-    assert (at(1, -2.0), at(2, 0.0)) == (math.inf, -math.inf)
+    assert (at(1, 0.0), at(2, -1.0)) == (math.inf, -math.inf)
+    assert at(1, -2.0) > 1e32
     assert (at(1, math.inf), at(1, 1e-200)) == (0, math.inf)
     assert math.isnan(at(1, math.nan)) and math.isnan(at(1, -math.inf))
     with pytest.raises(RuntimeError, match='0 or more; got -1'):

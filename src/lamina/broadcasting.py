@@ -975,8 +975,11 @@ def polygamma(x, n):
         return 0.0 if x > 0 else nan
     sign = (-1) ** (n + 1)
     if x <= 0:
-        if x == math.floor(x):                          # a pole
-            return sign * inf
+        if x == math.floor(x) and (n > 1 or not -1e15 < x < 0):
+            return sign * inf                           # a pole
+        if n == 1:              # as PyTorch, huge and no pole at -1, -2, ...
+            return (math.pi / math.sin(math.pi * x)) ** 2 - polygamma(
+                1 - x, 1)
         return -sign * polygamma(1 - x, n) - math.pi ** (n + 1) * (
             cot_derivative(1 / math.tan(math.pi * math.fmod(x, 1)), n))
     power, total = n + 1, 0.0
