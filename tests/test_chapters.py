@@ -90,3 +90,10 @@ def test_the_outputs_name_no_machine(chapter):
         found = re.search(r'/(home|Users|root|tmp|usr)/|site-packages'
                           r'|ipykernel_\d|\b0x[0-9a-f]{8,}', stored)
         assert not found, (source(cell), found)
+
+
+def test_no_two_test_files_have_one_name():
+    """They are all imported by their names alone."""
+    names = [path.stem for path in Path(__file__).parent.rglob('*.py')
+             if path.name != 'conftest.py']
+    assert sorted(names) == sorted(set(names))

@@ -25,7 +25,7 @@ import torch                                            # noqa: E402
 from torch.testing._internal.common_methods_invocations import (  # noqa: E402
     op_db)
 
-import answers                                          # noqa: E402
+import replay                                           # noqa: E402
 
 PLAN = (('float64', 2), ('int64', 1), ('bool', 1))      # dtype, calls
 LARGEST, CORNER = 30, 3                                 # elements, a side
@@ -87,15 +87,15 @@ def calls(op, dtype, method):
         try:
             if op.name in ORDER:
                 args = ORDER[op.name](*args)
-                result = answers.find(torch, op.name)(*args, **kwargs)
+                result = replay.find(torch, op.name)(*args, **kwargs)
             else:
                 result = op(*args, **kwargs)
             if size([args, kwargs, result]) > LARGEST:
                 continue
             yield (size([args, kwargs, result]), len(args), sorted(kwargs)), {
                 'name': op.name, 'method': method,
-                'args': answers.encode(args), 'kwargs': answers.encode(kwargs),
-                'result': answers.encode(result)}
+                'args': replay.encode(args), 'kwargs': replay.encode(kwargs),
+                'result': replay.encode(result)}
         except Exception:       # what torch refuses, or has no plain form
             continue
 
@@ -132,13 +132,13 @@ def main():
             found = chosen(list(calls(op, dtype, op.name in methods)), count)
             for call in found:
                 line = json.dumps(call, separators=(',', ':'))
-                if answers.wrong(lamina, json.loads(line)) is None:
+                if replay.wrong(lamina, json.loads(line)) is None:
                     lines.append(line)
     lines = list(dict.fromkeys(lines))
-    answers.FILE.write_text('\n'.join(lines) + '\n', encoding='utf-8',
+    replay.FILE.write_text('\n'.join(lines) + '\n', encoding='utf-8',
                             newline='\n')
     print(f'{len(lines)} calls of {len({json.loads(x)["name"] for x in lines})}'
-          f' operators, {answers.FILE.stat().st_size // 1024} KB')
+          f' operators, {replay.FILE.stat().st_size // 1024} KB')
 
 
 if __name__ == '__main__':

@@ -14,10 +14,10 @@ import lamina
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import answers                                          # noqa: E402
+import replay                                           # noqa: E402
 
 CALLS = defaultdict(list)
-for line in answers.FILE.read_text(encoding='utf-8').splitlines():
+for line in replay.FILE.read_text(encoding='utf-8').splitlines():
     call = json.loads(line)
     CALLS[call['name']].append(call)
 
@@ -25,7 +25,7 @@ for line in answers.FILE.read_text(encoding='utf-8').splitlines():
 @pytest.mark.parametrize('name', sorted(CALLS))
 def test_an_operator(name):
     for call in CALLS[name]:
-        assert answers.wrong(lamina, call) is None, call
+        assert replay.wrong(lamina, call) is None, call
 
 
 def test_a_wrong_answer_is_seen():
@@ -37,10 +37,10 @@ def test_a_wrong_answer_is_seen():
             (['float64', [2], [2.0, float('nan')]], 'element 1'),
             (['float64', [1, 2], [2.0, 3.0]], 'shape'),
             (['float32', [2], [2.0, 3.0]], 'lamina.float64 for float32')):
-        found = answers.wrong(lamina, {**call, 'result': {'tensor': result}})
+        found = replay.wrong(lamina, {**call, 'result': {'tensor': result}})
         assert (found is None) == (said is None)
         assert said is None or said in found
-    assert 'TypeError' in answers.wrong(
+    assert 'TypeError' in replay.wrong(
         lamina, {**call, 'args': {'tuple': []}, 'result': None})
 
 

@@ -322,7 +322,7 @@ def test_the_stub_s_last_line_is_still_reached():
 
 
 def test_an_exercise_that_is_not_there(notebook_names):
-    with pytest.raises(LookupError, match="the exercises are 01.1, 02.1"):
+    with pytest.raises(LookupError, match="the exercises are 01.1, .*02.1"):
         checker.check("02.9")
 
 
