@@ -4,12 +4,17 @@ Exported from chapters/08_autograd.ipynb by `course export`; edit the chapter,
 not this file.
 """
 
+import collections
 import functools
 import inspect
+import itertools
 import math
 import operator as builtin
 import random
+import sys
 import threading
+import traceback
+import types
 import warnings
 import weakref
 
@@ -21,6 +26,7 @@ from lamina.dispatch import (
     operators, own,
 )
 from lamina.reductions import reduced_dims, reduced_shape
+from lamina.storage import Storage
 from lamina.strides import (
     Geometry, Tensor, eye, method, nearest, offsets, ones, repr_notes,
     row_major, stack, tensor, zeros,
@@ -31,8 +37,11 @@ __all__ = [
     "enable_grad",
     "set_grad_enabled",
     "is_grad_enabled",
+    "inference_mode",
+    "is_inference_mode_enabled",
     "derivative",
     "derivatives",
+    "utils",
 ]
 
 
@@ -40,6 +49,7 @@ class GradMode(threading.local):
     """Whether operators are recorded; each thread has its own."""
 
     enabled = True
+    inference = False
 
 
 grad_mode = GradMode()
@@ -71,13 +81,17 @@ class no_grad:
 
     def __call__(self, function):
         if inspect.isgeneratorfunction(function):
-            return wrap_generator(function, self.mode)
+            return wrap_generator(function, self.again)
 
         @functools.wraps(function)
         def wrapped(*args, **kwargs):
-            with set_grad_enabled(self.mode):
+            with self.again():
                 return function(*args, **kwargs)
         return wrapped
+
+    def again(self):
+        """A fresh context like this one."""
+        return set_grad_enabled(self.mode)
 
 
 def wrap_generator(function, mode):
@@ -85,13 +99,13 @@ def wrap_generator(function, mode):
     the code between two steps keeps its own."""
     @functools.wraps(function)
     def wrapped(*args, **kwargs):
-        with set_grad_enabled(mode):
+        with mode():
             steps = function(*args, **kwargs)
         step, given = steps.send, (None,)
         try:
             while True:
                 try:
-                    with set_grad_enabled(mode):
+                    with mode():
                         item = step(*given)
                 except StopIteration as end:
                     return end.value
@@ -102,7 +116,7 @@ def wrap_generator(function, mode):
                 except BaseException as error:
                     step, given = steps.throw, (error,)
         finally:
-            with set_grad_enabled(mode):
+            with mode():
                 steps.close()
     return wrapped
 
@@ -156,18 +170,18 @@ class Node:
     made it and which of that node's outputs it was, one after the other;
     `next_functions` gives them as pairs.
     `shape` and `dtype` are those of a gradient that comes in, lists of
-    them if the operator has several outputs. `retained` lists outputs
-    whose gradient is kept (retain_grad).
+    them if the operator has several outputs. `hooks` is None, or what is
+    to be called when the node's turn comes.
     """
 
-    __slots__ = ("edges", "shape", "dtype", "retained", "__weakref__")
+    __slots__ = ("edges", "shape", "dtype", "hooks", "__weakref__")
     retains_grad = False
 
     def start(self, edges, output):
         """Fill the slots. (No __init__: most nodes are made in a hurry.)"""
         self.edges = edges
         self.shape, self.dtype = metadata_of(output)
-        self.retained = None
+        self.hooks = None
 
     @property
     def next_functions(self):
@@ -431,7 +445,9 @@ def unpack(saved, node, name, output_nr=None):
 
     With output_nr it was that one of the node's own results.
     """
-    if len(saved) == 2:                 # a leaf
+    if len(saved) != 5:                 # a leaf, or what a hook has packed
+        if len(saved) == 3:
+            return unpack_by_hook(saved, node, output_nr)
         meta, version = saved
         x = meta.leaf()
         if x is None:                   # its last name is gone
@@ -482,7 +498,7 @@ def keep_grad(x, grad=None):
     node, output_nr = edge_of(x)
     meta = meta_of(x)
     meta.retains_grad, meta.grad = True, grad
-    node.retained = (node.retained or []) + [(output_nr, weakref.ref(meta))]
+    hooks_of(node).retained.append((output_nr, weakref.ref(meta)))
 
 
 def meta_of(x):
@@ -490,6 +506,30 @@ def meta_of(x):
     if not isinstance(x.autograd, (AccumulateGrad, AutogradMeta)):
         x.autograd = AutogradMeta(x.autograd)
     return x.autograd
+
+
+anomaly = types.SimpleNamespace(on=False, nan=True)
+recorded_at = weakref.WeakKeyDictionary()       # node: lines of a program
+
+
+class Hooks:
+    """What is called when a node's turn comes, each kind in its order."""
+
+    __slots__ = ("tensor", "retained", "before", "after", "accumulated")
+
+    def __init__(self):
+        self.tensor = {}        # (output number, function of a gradient)
+        self.retained = []      # (output number, who keeps it)
+        self.before = {}        # functions of all the outputs' gradients
+        self.after = {}         # and of the inputs' too
+        self.accumulated = {}   # functions of a leaf
+
+
+def hooks_of(node):
+    """The hooks of a node, which has a place for them from now on."""
+    if node.hooks is None:
+        node.hooks = Hooks()
+    return node.hooks
 
 
 class Recipe:
@@ -588,7 +628,7 @@ def forward_texts(recipe):
 NODE = """
         node = OperatorNode()
         node.recipe = recipe
-        node.retained = None
+        node.hooks = None
         node.edges = {edges}
         node.saved = (
             {saved})"""
@@ -893,6 +933,8 @@ def run_backward(roots, retain_graph, create_graph, targets=None):
     no leaf is touched.
     """
     uses = count_uses([node for (node, _), _ in roots])
+    if anomaly.on:
+        watch(uses)
     walked = None if targets is None else on_the_way(targets, uses)
     arrived = {}
     for (node, nr), grad in roots:
@@ -902,7 +944,7 @@ def run_backward(roots, retain_graph, create_graph, targets=None):
         while ready:
             node = ready.pop()
             grads = arrived.pop(node, None)
-            if grads is not None and (targets or node.retained):
+            if grads is not None and (targets or node.hooks):
                 note(node, grads, targets)
             if walked is None or node in walked:
                 pass_on(node, grads, arrived, uses, ready)
@@ -914,7 +956,13 @@ def pass_on(node, grads, arrived, uses, ready):
     """Apply a node, and give each input's node its part. Where no gradient
     arrived, none is passed on."""
     edges, place = node.edges, 0
-    for grad in node.apply(grads) if grads else [None] * (len(edges) // 2):
+    if not grads:
+        found = [None] * (len(edges) // 2)
+    elif node.hooks is None:
+        found = node.apply(grads)
+    else:
+        found = apply_with_hooks(node, grads)
+    for grad in found:
         after = edges[place]
         if after is not None:
             if grad is not None:
@@ -941,14 +989,68 @@ def on_the_way(targets, nodes):
 
 
 def note(node, grads, targets):
-    """Keep the gradients of a node's outputs that were asked for."""
+    """Let hooks see the gradients of a node's outputs, and keep those that
+    were asked for."""
+    if node.hooks:
+        for nr, hook in list(node.hooks.tensor.values()):
+            if grads[nr] is not None:
+                grads[nr] = replaced(grads[nr], hook(grads[nr]), hook)
+        for nr, ref in node.hooks.retained:
+            meta = ref()
+            if meta is not None and grads[nr] is not None:
+                accumulate(meta, grads[nr])
     for nr, grad in enumerate(grads):
         if targets and (node, nr) in targets:
             targets[node, nr] = grad
-    for nr, ref in node.retained or ():
-        meta = ref()
-        if meta is not None and grads[nr] is not None:
-            accumulate(meta, grads[nr])
+
+
+def replaced(grad, given, hook):
+    """What a hook made of a gradient; None is no wish."""
+    if given is None:
+        return grad
+    name = getattr(hook, "__name__", repr(hook))
+    if not isinstance(given, Tensor):
+        raise TypeError(f"the hook {name!r} returned "
+                        f"{type(given).__name__}; a hook returns a tensor, "
+                        f"the gradient to go on with, or None")
+    if (metadata_of(given) != metadata_of(grad)
+            or given.device is not grad.device):
+        raise RuntimeError(
+            f"the hook {name!r} was given a gradient of shape "
+            f"{list(shape_of(grad))}, {grad.dtype}, '{grad.device}', and "
+            f"returned {list(shape_of(given))}, {given.dtype}, "
+            f"'{given.device}'")
+    return given
+
+
+def replaced_all(grads, given, hook):
+    """The same for all gradients of a node."""
+    if given is None:
+        return grads
+    given = as_list(given)
+    if len(given) != len(grads):
+        raise RuntimeError(f"a hook of a node was given {len(grads)} "
+                           f"gradients, and returned {len(given)}")
+    return [old if old is None or new is None else replaced(old, new, hook)
+            for old, new in zip(grads, given)]
+
+
+def apply_with_hooks(node, grads):
+    """Apply a node that has hooks."""
+    hooks = node.hooks
+    for hook in list(hooks.before.values()):
+        grads = replaced_all(grads, hook(tuple(grads)), hook)
+    try:
+        found = list(node.apply(grads))
+    except Exception as error:
+        if node in recorded_at:
+            error.add_note(where_recorded(node))
+        raise
+    for hook in list(hooks.after.values()):
+        found = replaced_all(found, hook(tuple(found), tuple(grads)), hook)
+    for hook in list(hooks.accumulated.values()):
+        hook(node.variable)
+    return found
 
 
 def first_grad(x, gradient):
@@ -1011,8 +1113,12 @@ def backward(tensors, grad_tensors=None, retain_graph=None,
     run_backward(roots, keep, create_graph, targets)
     with set_grad_enabled(create_graph):
         for x in inputs:
-            if targets[edge_of(x)] is not None:
-                accumulate(meta_of(x), targets[edge_of(x)])
+            if targets[edge_of(x)] is None:
+                continue
+            accumulate(meta_of(x), targets[edge_of(x)])
+            if is_leaf(x) and x.autograd.hooks:
+                for hook in list(x.autograd.hooks.accumulated.values()):
+                    hook(x)
 
 
 def checked_inputs(inputs):
@@ -1040,7 +1146,8 @@ Tensor.backward = tensor_backward
 
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None,
-         create_graph=False, allow_unused=None, materialize_grads=False):
+         create_graph=False, allow_unused=None, is_grads_batched=False,
+         materialize_grads=False):
     """The gradients of `outputs` with respect to `inputs`, as a tuple.
 
     With create_graph the gradients can be differentiated again.
@@ -1048,6 +1155,13 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None,
     allow_unused: then its place holds None, or with materialize_grads
     zeros.
     """
+    if is_grads_batched:
+        raise NotImplementedError(
+            "is_grads_batched=True is not there: ask for one gradient after "
+            "the other, in a loop with retain_graph=True")
+    if materialize_grads and allow_unused is False:
+        raise ValueError("materialize_grads=True gives zeros for what is "
+                         "unused, and allow_unused=False forbids it")
     keep = create_graph if retain_graph is None else retain_graph
     inputs = checked_inputs(as_list(inputs))
     roots = as_roots(as_list(outputs), grad_outputs)
@@ -1924,7 +2038,7 @@ class CopySlices(Node):
         # may be walked after self.inner is released
         inner = OperatorNode()
         for name in ("recipe", "edges", "shape", "dtype",
-                     "retained", "saved"):
+                     "hooks", "saved"):
             setattr(inner, name, getattr(self.inner, name))
         found = list(inner.apply([part]))
         rest = grads[0] - move(part, self.view, self.base)
@@ -2094,3 +2208,977 @@ def retain_grad(self):
 
 Tensor.retains_grad = property(
     lambda self: self.autograd is not None and self.autograd.retains_grad)
+
+
+hook_numbers = itertools.count()
+
+
+class RemovableHandle:
+    """Takes a hook off again: handle.remove(), or a `with` block."""
+
+    def __init__(self, hooks):
+        self.hooks = hooks
+        self.id = next(hook_numbers)
+
+    def remove(self):
+        """Take the hook off; nothing happens if it is off already."""
+        self.hooks.pop(self.id, None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.remove()
+
+
+def add_hook(hooks, hook, entry=None):
+    """Put a hook, or an entry with it, into a dict; its handle."""
+    if not callable(hook):
+        raise TypeError(f"a hook is a function; got {type(hook).__name__}")
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = entry or hook
+    return handle
+
+
+@method
+def register_hook(self, hook):
+    """Call hook(grad) with this tensor's gradient in each backward; what it
+    returns, if not None, takes the gradient's place. Gives a handle."""
+    if not self.requires_grad:
+        raise RuntimeError("a hook waits for a gradient, and this tensor "
+                           "does not require grad")
+    node, nr = edge_of(self)
+    return add_hook(hooks_of(node).tensor, hook, (nr, hook))
+
+
+@method
+def register_post_accumulate_grad_hook(self, hook):
+    """Call hook(x) each time backward has added to x.grad; x is a leaf.
+    Gives a handle."""
+    if not self.requires_grad or not self.is_leaf:
+        raise RuntimeError("only a leaf that requires grad has a .grad that "
+                           "is added to; for other tensors there is "
+                           "register_hook()")
+    return add_hook(hooks_of(self.autograd).accumulated, hook)
+
+
+def register_prehook(self, hook):
+    """Call hook(grad_outputs) before the node's turn; it may return others
+    in their place."""
+    return add_hook(hooks_of(self).before, hook)
+
+
+def register_node_hook(self, hook):
+    """Call hook(grad_inputs, grad_outputs) after the node's turn; it may
+    return other grad_inputs."""
+    return add_hook(hooks_of(self).after, hook)
+
+
+Node.register_prehook = register_prehook
+Node.register_hook = register_node_hook
+
+
+def unnoticed(storage, version=0):
+    """Another storage of the same bytes, with a version of its own."""
+    other = Storage(storage.buffer, storage.device)
+    other.version = version
+    return other
+
+
+def get_data(self):
+    """The same elements, for writes that no version counter sees."""
+    return Tensor(unnoticed(self.storage), self.geometry, self.dtype)
+
+
+def set_data(self, value):
+    """Let this tensor have the memory and the shape of another one."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f".data is a tensor; got {type(value).__name__}")
+    if wants_grad(self) and value.dtype.category != 2:
+        raise RuntimeError(f"this tensor requires grad, and {value.dtype} "
+                           f"has none; call requires_grad_(False) first")
+    if value.storage.buffer is not self.storage.buffer:
+        old, self.storage = self.storage, unnoticed(
+            value.storage, self.storage.version)
+        self.keys ^= old.device.bit | self.storage.device.bit
+    self.keys ^= self.dtype.bit | value.dtype.bit
+    self.geometry, self.dtype = value.geometry, value.dtype
+    self.array = None
+    if type(self.autograd) is AccumulateGrad:
+        self.autograd.shape, self.autograd.dtype = metadata_of(self)
+        self.autograd.parts = self.storage, self.geometry, self.dtype
+
+
+Tensor.data = property(get_data, set_data)
+
+
+class inference_mode(no_grad):
+    """Record nothing, and let nothing made here be saved for backward."""
+
+    def __new__(cls, mode=True):
+        self = object.__new__(cls)
+        self.on = True if callable(mode) else bool(mode)
+        return self(mode) if callable(mode) else self
+
+    def __enter__(self):
+        self.before = grad_mode.enabled, grad_mode.inference
+        grad_mode.enabled = not self.on and grad_mode.enabled
+        grad_mode.inference = self.on
+        dispatch.enter(INFERENCE)
+
+    def __exit__(self, *exc):
+        dispatch.enter(INFERENCE, -1)
+        grad_mode.enabled, grad_mode.inference = self.before
+
+    def again(self):
+        return type(self)(self.on)
+
+
+def is_inference_mode_enabled():
+    """Whether this thread is in an inference_mode() block."""
+    return grad_mode.inference
+
+
+@method
+def is_inference(self):
+    """Whether this tensor was made in inference_mode()."""
+    return bool(self.keys & INFERENCE)
+
+
+def wrap_inference(operator, kernel):
+    """The layer that marks what inference_mode() makes, and guards it."""
+    schema = operator.schema
+
+    def call(*args):
+        given = [x for x in dispatch.all_tensors(args)
+                 if isinstance(x, Tensor)]
+        frozen = [x for x in given if x.keys & INFERENCE]
+        inside = grad_mode.inference
+        if schema.is_write and not inside and any(
+                x is frozen[0] for x in (args[0], args[-1]) if frozen):
+            raise RuntimeError(
+                f"{schema.name}() writes to a tensor that was made in "
+                f"inference_mode(), outside of it; write to a clone()")
+        result = kernel(*args)
+        for x in as_list(result):
+            if inside and not any(x is y for y in given) or (
+                    frozen and schema.is_view):
+                x.keys |= INFERENCE
+            elif frozen and grad_mode.enabled:
+                refuse_saved(x, frozen, schema)
+        return result
+    return call
+
+
+def refuse_saved(x, frozen, schema):
+    """Nothing that inference_mode() made is saved for backward."""
+    saved = getattr(get_grad_fn(x), "saved", None) or ()
+    storages = [y.storage for y in frozen]
+    if any(type(entry) is tuple and len(entry) == 5
+           and any(entry[2] is s for s in storages) for entry in saved):
+        raise RuntimeError(
+            f"{schema.name}() would save a tensor that was made in "
+            f"inference_mode() for backward; make it in no_grad(), or give "
+            f"a clone()")
+
+
+INFERENCE = add_layer(wrap_inference)
+
+
+forward_mode = types.SimpleNamespace(level=-1)
+tangents = {}       # id of a dual tensor: (weak reference to it, tangent)
+LINEAR = ("neg", "sum", "mean", "clone", "cumsum", "flip", "cat", "trace",
+          "tril", "triu", "_to_copy")
+
+
+def set_tangent(x, tangent):
+    """Make x a dual tensor."""
+    key = id(x)
+    tangents[key] = (weakref.ref(x, lambda _: tangents.pop(key, None)),
+                     tangent)
+    x.keys |= FORWARD
+
+
+def tangent_of(x):
+    """The tangent of a tensor; None if it has none."""
+    return tangents[id(x)][1] if x.keys & FORWARD else None
+
+
+def call_again(operator, args):
+    """Call an operator by what its arguments are now."""
+    keys = functools.reduce(
+        builtin.or_, (x.keys for x in dispatch.all_tensors(args)
+                      if isinstance(x, Tensor)), dispatch.included)
+    return lookup(operator, keys)(*args)
+
+
+def wrap_forward(operator, kernel):
+    """The layer of dual tensors."""
+    schema = operator.schema
+    formulas = derivatives.get(schema.full_name)
+    known = [a.name for a in schema.arguments]
+    recipe_for = functools.cache(functools.partial(Recipe, schema, formulas))
+    linear = schema.is_view or schema.name in LINEAR
+
+    def call(*args):
+        if schema.is_write or formulas is None:
+            raise NotImplementedError(
+                f"{schema.name}() has no derivative in forward mode, and an "
+                f"argument is a dual tensor; " + (
+                    "use the operator that makes a new tensor"
+                    if schema.is_write else "unpack_dual() it first"))
+        result = kernel(*args)
+        if not formulas:
+            return result
+        if linear:
+            place, = map(known.index, formulas)
+            moved = [*args]
+            moved[place] = zeros_for(args[place])
+            pushed = [call_again(operator, moved)]
+        else:
+            pushed = push_forward(recipe_for, formulas, known, args, result)
+        for y, tangent in zip(as_list(result), pushed):
+            if y.dtype.category == 2:
+                set_tangent(y, y.new_zeros(y.shape) if tangent is None
+                            else tangent)
+        return result
+    return call
+
+
+FORWARD = add_layer(wrap_forward)
+
+
+def zeros_for(x):
+    """The tangent of a tensor, or of each in a list; zeros if none."""
+    if not isinstance(x, Tensor):
+        return tuple(map(zeros_for, x))
+    found = tangent_of(x)
+    return x.new_zeros(x.shape) if found is None else found
+
+
+def positions_of(formulas, known, args):
+    """Which arguments are dual, or want a gradient, as a Recipe counts."""
+    def counts(x):
+        return isinstance(x, Tensor) and bool(x.keys & (FORWARD | AUTOGRAD))
+
+    places = []
+    for i, name in enumerate(known):
+        if name in formulas and isinstance(args[i], (list, tuple)):
+            chosen = [j for j, x in enumerate(args[i]) if counts(x)]
+            places += [(i, tuple(chosen))] if chosen else []
+        elif name in formulas and counts(args[i]):
+            places.append(i)
+    return tuple(places)
+
+
+def push_forward(recipe_for, formulas, known, args, result):
+    """The tangents of an operator's results, by going back twice."""
+    places = positions_of(formulas, known, args)
+    inputs = [x for p in places for x in (
+        [args[p[0]][j] for j in p[1]] if isinstance(p, tuple) else
+        [args[p]])]
+    results = as_list(result)
+    with enable_grad():
+        node = recipe_for(places).prepare(*args)
+        single = isinstance(result, Tensor)
+        node.shape = shape_of(result) if single else [
+            shape_of(y) for y in results]
+        node.dtype = result.dtype if single else [y.dtype for y in results]
+        node.saved += tuple([save(results[nr]) for nr in node.recipe.results])
+        starts = [y.new_zeros(y.shape).requires_grad_()
+                  if y.dtype.category == 2 else None for y in results]
+        pairs = [(fit(g, shape_of(x), x.dtype), tangent_of(x))
+                 for g, x in zip(node.apply(list(starts)), inputs)
+                 if g is not None and tangent_of(x) is not None]
+    pairs = [(g, t) for g, t in pairs if g.requires_grad]
+    if not pairs:
+        return [None] * len(results)
+    recorded = any(map(wants_grad, [*dispatch.all_tensors(args),
+                                    *(t for _, t in pairs)]))
+    found = iter(grad([g for g, _ in pairs],
+                      [s for s in starts if s is not None],
+                      [t for _, t in pairs], allow_unused=True,
+                      create_graph=recorded and grad_mode.enabled))
+    return [s if s is None else next(found) for s in starts]
+
+
+def submodule(name, doc, parent="lamina.autograd"):
+    """A module inside another one, that functions are put into."""
+    made = types.ModuleType(f"{parent}.{name}", doc)
+    made.__all__ = []
+    sys.modules[made.__name__] = made
+    if parent in sys.modules:           # not while this notebook runs
+        setattr(sys.modules[parent], name, made)
+    return made
+
+
+def part_of(module):
+    """Put the function or class below into a module."""
+    def put(function):
+        setattr(module, function.__name__, function)
+        module.__all__.append(function.__name__)
+        return function
+    return put
+
+
+forward_ad = submodule("forward_ad", "Forward mode: dual tensors.")
+
+
+UnpackedDualTensor = collections.namedtuple("UnpackedDualTensor",
+                                            "primal tangent")
+
+
+@part_of(forward_ad)
+class dual_level:
+    """A block in which tensors may be dual; there is one at a time."""
+
+    def __enter__(self):
+        if forward_mode.level >= 0:
+            raise RuntimeError("a dual_level() is open already; forward "
+                               "mode inside forward mode is not there")
+        forward_mode.level = 0
+        return forward_mode.level
+
+    def __exit__(self, *exc):
+        forward_mode.level = -1
+        for ref, _ in list(tangents.values()):
+            x = ref()
+            if x is not None:
+                x.keys &= ~FORWARD
+        tangents.clear()
+
+
+@part_of(forward_ad)
+def make_dual(tensor, tangent, *, level=None):
+    """A view of the tensor that carries a tangent."""
+    if forward_mode.level < 0:
+        raise RuntimeError("make_dual() belongs inside `with dual_level():`")
+    if tensor.dtype.category != 2 or metadata_of(tensor) != metadata_of(
+            tangent):
+        raise RuntimeError(
+            f"a dual tensor is made of two float tensors alike; got "
+            f"{list(tensor.shape)}, {tensor.dtype}, and the tangent "
+            f"{list(tangent.shape)}, {tangent.dtype}")
+    dual = tensor.view(tensor.shape)
+    set_tangent(dual, tangent)
+    return dual
+
+
+@part_of(forward_ad)
+def unpack_dual(tensor, *, level=None):
+    """The two parts of a dual tensor; the tangent of another is None."""
+    if forward_mode.level < 0 or not tensor.keys & FORWARD:
+        return UnpackedDualTensor(tensor, None)
+    primal = tensor.view(tensor.shape)
+    primal.keys &= ~FORWARD
+    tangents.pop(id(primal), None)
+    return UnpackedDualTensor(primal, tangent_of(tensor))
+
+
+functional = submodule("functional", "Products with Jacobians and Hessians.")
+
+
+def fresh(inputs, create_graph):
+    """Inputs to differentiate at; those of a graph stay part of it."""
+    many = isinstance(inputs, (tuple, list))
+    return many, [x.view(x.shape) if create_graph and wants_grad(x)
+                  else x.detach().requires_grad_() for x in as_list(inputs)]
+
+
+def answer(found, many, create_graph):
+    """Results in the form of what was given."""
+    found = [x if create_graph else x.detach() for x in found]
+    return tuple(found) if many else found[0]
+
+
+def called(func, inputs):
+    """What func gives, recorded, and whether it is several tensors."""
+    with enable_grad():
+        outputs = func(*inputs)
+    outputs_list = as_list(outputs)
+    for y in outputs_list:
+        if not isinstance(y, Tensor):
+            raise TypeError(f"the function returned {type(y).__name__}; "
+                            f"expected a tensor, or several")
+    return isinstance(outputs, (tuple, list)), outputs_list
+
+
+def slopes_of(outputs, inputs, v, create_graph, strict, keep=None):
+    """grad, with zeros where nothing depends on an input; `strict` makes
+    that an error."""
+    if not strict:
+        pairs = [(y, g) for y, g in zip(outputs, v or [None] * len(outputs))
+                 if y.requires_grad]
+        if not pairs:
+            return [x.new_zeros(x.shape) for x in inputs]
+        outputs, v = map(list, zip(*pairs))
+    with enable_grad():
+        return grad(outputs, inputs, v, retain_graph=keep,
+                    create_graph=create_graph, allow_unused=not strict,
+                    materialize_grads=not strict)
+
+
+def directions_for(v, tensors, what):
+    """v as a list that fits the tensors; ones if one number is enough."""
+    if v is None:
+        if len(tensors) != 1 or tensors[0].numel() != 1:
+            raise RuntimeError(f"v has to be given: the {what} is not a "
+                               f"single number")
+        return [ones(x.shape, dtype=x.dtype, device=x.device)
+                for x in tensors]
+    v = as_list(v)
+    if [x.shape for x in v] != [x.shape for x in tensors]:
+        raise RuntimeError(
+            f"v has the shapes {[list(x.shape) for x in v]}; the {what} has "
+            f"{[list(x.shape) for x in tensors]}")
+    return v
+
+
+@part_of(functional)
+def vjp(func, inputs, v=None, create_graph=False, strict=False):
+    """func(*inputs), and v times its Jacobian: one walk backward."""
+    many, inputs = fresh(inputs, create_graph)
+    several, outputs = called(func, inputs)
+    v = directions_for(v, outputs, "output")
+    found = slopes_of(outputs, inputs, v, create_graph, strict)
+    return (answer(outputs, several, create_graph),
+            answer(found, many, create_graph))
+
+
+@part_of(functional)
+def jvp(func, inputs, v=None, create_graph=False, strict=False):
+    """func(*inputs), and its Jacobian times v: two walks backward."""
+    _, inputs = fresh(inputs, create_graph)
+    several, outputs = called(func, inputs)
+    v = directions_for(v, inputs, "input")
+    starts = [y.new_zeros(y.shape).requires_grad_() for y in outputs]
+    back = slopes_of(outputs, inputs, starts, True, strict)
+    found = slopes_of(back, starts, v, create_graph, strict)
+    return (answer(outputs, several, create_graph),
+            answer(found, several, create_graph))
+
+
+@part_of(functional)
+def jacobian(func, inputs, create_graph=False, strict=False,
+             vectorize=False, strategy="reverse-mode"):
+    """The slopes of each element of func(*inputs) with respect to each
+    element of the inputs: for each output and each input a tensor whose
+    shape is the output's and then the input's."""
+    if vectorize or strategy != "reverse-mode":
+        raise NotImplementedError("jacobian() walks backward once for each "
+                                  "element of the output; vectorize and "
+                                  "forward-mode are not there")
+    many, inputs = fresh(inputs, create_graph)
+    several, outputs = called(func, inputs)
+    found = []
+    for y in outputs:
+        rows = []
+        for start in eye(y.numel(), dtype=y.dtype, device=y.device):
+            rows.append(slopes_of([y], inputs, [start.reshape(y.shape)],
+                                  create_graph, strict, keep=True))
+        parts = [stack(column).reshape((*y.shape, *x.shape)) if rows else
+                 x.new_zeros((*y.shape, *x.shape))
+                 for column, x in zip(zip(*rows) if rows else
+                                      [()] * len(inputs), inputs)]
+        found.append(answer(parts, many, create_graph))
+    return tuple(found) if several else found[0]
+
+
+def slope_function(func, strict):
+    """The gradient of func, as a function of the same inputs."""
+    def gradient(*inputs):
+        _, outputs = called(func, inputs)
+        if len(outputs) != 1 or outputs[0].numel() != 1:
+            raise RuntimeError(f"a Hessian is that of one number; the "
+                               f"function returned shapes "
+                               f"{[list(y.shape) for y in outputs]}")
+        return tuple(slopes_of(outputs, inputs, None, True, strict))
+    return gradient
+
+
+@part_of(functional)
+def hessian(func, inputs, create_graph=False, strict=False,
+            vectorize=False, outer_jacobian_strategy="reverse-mode"):
+    """The second derivatives of func, which returns one number."""
+    found = jacobian(slope_function(func, strict), inputs, create_graph,
+                     strict, vectorize, outer_jacobian_strategy)
+    return found if isinstance(inputs, (tuple, list)) else found[0]
+
+
+def second_order(product, func, inputs, v, create_graph, strict):
+    """func(*inputs), and a product with its Hessian."""
+    many, given = fresh(inputs, create_graph)
+    outputs = as_list(func(*given))
+    _, found = product(slope_function(func, strict), tuple(given),
+                       tuple(directions_for(v, given, "input")),
+                       create_graph, strict)
+    return (answer(outputs, False, create_graph),
+            answer(found, many, create_graph))
+
+
+@part_of(functional)
+def vhp(func, inputs, v=None, create_graph=False, strict=False):
+    """func(*inputs), and v times its Hessian."""
+    return second_order(vjp, func, inputs, v, create_graph, strict)
+
+
+@part_of(functional)
+def hvp(func, inputs, v=None, create_graph=False, strict=False):
+    """func(*inputs), and its Hessian times v."""
+    return second_order(jvp, func, inputs, v, create_graph, strict)
+
+
+def nodes_of(result):
+    """The nodes that made the tensors in a result."""
+    return [get_grad_fn(x) for x in dispatch.all_tensors([result])
+            if isinstance(x, Tensor) and not is_leaf(x)]
+
+
+def our_own(frame):
+    """Whether a frame is the library's, and not of the program."""
+    name, file = frame.f_globals.get("__name__", ""), frame.f_code.co_filename
+    return (name.startswith("lamina.") or file.startswith("<record ")
+            or file == our_own.__code__.co_filename)
+
+
+def lines_of_the_program():
+    """Where the program is, as text; the innermost call last."""
+    frame = sys._getframe(1)
+    while frame.f_back and our_own(frame):
+        frame = frame.f_back
+    return "".join(traceback.format_stack(frame, 3))
+
+
+def wrap_anomaly(operator, kernel):
+    """The layer that remembers where operators were called."""
+    def call(*args):
+        result = kernel(*args)
+        for node in nodes_of(result):
+            recorded_at.setdefault(node, lines_of_the_program())
+        return result
+    return call
+
+
+ANOMALY = add_layer(wrap_anomaly)
+
+
+class set_detect_anomaly:
+    """Look for NaN in backward, from here on or until the block ends."""
+
+    def __init__(self, mode, check_nan=True):
+        self.before = anomaly.on, anomaly.nan
+        self.switch(mode, check_nan)
+
+    def switch(self, on, nan):
+        anomaly.on, anomaly.nan = on, nan
+        include(ANOMALY, on)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.switch(*self.before)
+
+
+class detect_anomaly(set_detect_anomaly):
+    """Look for NaN in backward, inside a block."""
+
+    def __init__(self, check_nan=True):
+        self.nan = check_nan
+
+    def __enter__(self):
+        super().__init__(True, self.nan)
+        return self
+
+
+def is_anomaly_enabled():
+    """Whether backward looks for NaN, and knows lines."""
+    return anomaly.on
+
+
+def is_anomaly_check_nan_enabled():
+    """Whether NaN is an error in anomaly mode."""
+    return anomaly.nan
+
+
+def watch(nodes):
+    """Let every node's answers be looked at."""
+    for node in nodes:
+        hooks_of(node).after.setdefault("anomaly", NanCheck(node))
+
+
+class NanCheck:
+    """A hook that refuses NaN. It does not hold its node."""
+
+    def __init__(self, node):
+        self.name, self.where = node.name(), where_recorded(node)
+
+    @no_grad
+    def __call__(self, found, grads):
+        for i, g in enumerate(found if anomaly.on and anomaly.nan else ()):
+            if g is not None and g.device.type != "meta" and bool(
+                    (g != g).any()):
+                raise RuntimeError(f"{self.name} gave nan as its gradient "
+                                   f"{i}. {self.where}")
+
+
+def where_recorded(node):
+    """What anomaly mode knows of a node's origin."""
+    if node in recorded_at:
+        return f"It was recorded here:\n{recorded_at[node]}"
+    return ("Where it was recorded is not known: anomaly mode was not on "
+            "at that time")
+
+
+def saved_of(self, name):
+    """node._saved_self: what the node saved under a name."""
+    names = self.recipe.names if name.startswith("_saved_") else ()
+    if name[7:] not in names:
+        raise AttributeError(f"{self.name()} has no attribute {name!r}"
+                             + nearest(name, [f"_saved_{n}" for n in names]))
+    if self.saved is None:
+        raise used_twice(self)
+    place = names.index(name[7:])
+    value, first = self.saved[place], len(names) - len(self.recipe.results)
+    if place not in self.recipe.tensors or type(value) is not tuple:
+        return value
+    nr = self.recipe.results[place - first] if place >= first else None
+    if self.recipe.types.get(name[7:], "").endswith("[]"):
+        return tuple([x and unpack(x, self, name[7:]) for x in value])
+    return unpack(value, self, name[7:], nr)
+
+
+OperatorNode.__getattr__ = saved_of
+
+
+class Packing(threading.local):
+    """The hooks of this thread, innermost block last."""
+
+    hooks = ()
+
+
+packing = Packing()
+graph_module = submodule("graph", "Nodes, and what they save.")
+
+
+@part_of(graph_module)
+class saved_tensors_hooks:
+    """A block: what is saved in it goes through pack_hook, and through
+    unpack_hook when it is needed."""
+
+    def __init__(self, pack_hook, unpack_hook):
+        self.hooks = pack_hook, unpack_hook
+
+    def __enter__(self):
+        self.before = packing.hooks
+        packing.hooks = (*self.before, self.hooks)
+        dispatch.enter(PACKING)
+
+    def __exit__(self, *exc):
+        dispatch.enter(PACKING, -1)
+        packing.hooks = self.before
+
+
+def pack(entry, node, output_nr=None):
+    """A saved tensor, by the hooks if there are any."""
+    if not packing.hooks or len(entry) == 3:
+        return entry
+    pack_hook, unpack_hook = packing.hooks[-1]
+    with no_grad():
+        x = unpack(entry, node, "saved tensor", output_nr)
+        return entry[0], unpack_hook, pack_hook(x)
+
+
+def unpack_by_hook(entry, node, output_nr):
+    """The tensor that a hook has packed, where it was in the graph."""
+    meta, unpack_hook, packed = entry
+    x = unpack_hook(packed)
+    if not isinstance(x, Tensor):
+        raise TypeError(f"an unpack hook returns a tensor; got "
+                        f"{type(x).__name__}")
+    if grad_mode.enabled:
+        x = x.detach()
+        if output_nr is not None:
+            set_history(x, node, output_nr)
+        elif meta is not None:
+            x.autograd = meta
+            x.keys |= AUTOGRAD
+    return x
+
+
+def pack_saved(node):
+    """Pack all that a node has saved."""
+    node = node.inner if type(node) is CopySlices else node
+    if type(node) is not OperatorNode or not node.saved:
+        return
+    saved, recipe = list(node.saved), node.recipe
+    first = len(saved) - len(recipe.results)
+    for i in recipe.tensors:
+        entry = saved[i]
+        if type(entry) is not tuple or not entry:
+            continue
+        if recipe.types.get(recipe.names[i], "").endswith("[]"):
+            saved[i] = tuple([x and pack(x, node) for x in entry])
+        else:
+            saved[i] = pack(entry, node, recipe.results[i - first]
+                            if i >= first else None)
+    node.saved = tuple(saved)
+
+
+def wrap_packing(operator, kernel):
+    """The layer that gives hooks what was saved."""
+    def call(*args):
+        result = kernel(*args)
+        if packing.hooks and grad_mode.enabled:
+            for node in nodes_of(result):
+                pack_saved(node)
+        return result
+    return call
+
+
+PACKING = add_layer(wrap_packing)
+
+
+random_states = []      # (get, set) of each generator
+
+
+class Segment:
+    """A part of a model that is computed again when it is needed."""
+
+    def __init__(self, function, args, kwargs, keep_random):
+        self.call = functools.partial(function, *args, **kwargs)
+        self.expected, self.found = [], {}
+        self.states = [(put, get()) for get, put in random_states
+                       if keep_random]
+
+    def pack(self, x):
+        self.expected.append(metadata_of(x))
+        return len(self.expected) - 1
+
+    def unpack(self, number):
+        if number not in self.found:
+            self.run_again()
+        return self.found.pop(number)
+
+    def run_again(self):
+        found, now = [], [(put, get()) for get, put in random_states]
+        for put, state in self.states:
+            put(state)
+        with enable_grad(), saved_tensors_hooks(
+                lambda x: found.append(x.detach()), lambda packed: packed):
+            self.call()
+        for put, state in now:
+            put(state)
+        if list(map(metadata_of, found)) != self.expected:
+            raise RuntimeError(
+                f"checkpoint(): the second run saved {len(found)} tensors, "
+                f"the first {len(self.expected)}, or other shapes; the "
+                f"function must do the same each time")
+        self.found = dict(enumerate(found))
+
+
+utils = submodule("utils", "Tools that are not of one chapter.", "lamina")
+checkpoint_module = submodule("checkpoint", "Memory for time.",
+                              "lamina.utils")
+
+
+@part_of(checkpoint_module)
+def checkpoint(function, *args, use_reentrant=False,
+               preserve_rng_state=True, **kwargs):
+    """function(*args, **kwargs), of which backward recomputes what it
+    needs, so that nothing inside is kept."""
+    if use_reentrant:
+        raise NotImplementedError("checkpoint() has only the way that "
+                                  "PyTorch recommends, use_reentrant=False")
+    if not grad_mode.enabled:
+        return function(*args, **kwargs)
+    segment = Segment(function, args, kwargs, preserve_rng_state)
+    with saved_tensors_hooks(segment.pack, segment.unpack):
+        return function(*args, **kwargs)
+
+
+class FunctionNode(Node):
+    """The node of a Function's call, and the `ctx` of its two halves."""
+
+    __slots__ = ("__dict__",)       # for whatever the halves want to note
+
+    def __init__(self, function, needs_input_grad):
+        self.function = function
+        self.hooks = self.saved = None
+        self.to_save = self.dirty = self.plain = ()
+        self.needs_input_grad = needs_input_grad
+        self.materialize = True
+
+    def name(self):
+        return f"{self.function.__name__}Backward"
+
+    def save_for_backward(self, *tensors):
+        """Keep tensors for backward; None may stand for one."""
+        for x in tensors:
+            if x is not None and not isinstance(x, Tensor):
+                raise TypeError(f"save_for_backward() keeps tensors; got "
+                                f"{type(x).__name__}: note it as an "
+                                f"attribute of ctx")
+        self.to_save = tensors
+
+    def mark_dirty(self, *tensors):
+        """Say which inputs forward has written to; it must return them."""
+        self.dirty = tensors
+
+    def mark_non_differentiable(self, *tensors):
+        """Say which results carry no gradient."""
+        self.plain = tensors
+
+    def set_materialize_grads(self, value):
+        """Whether a gradient that did not come is given as zeros (it is,
+        by default) or as None."""
+        self.materialize = value
+
+    @property
+    def saved_tensors(self):
+        """What save_for_backward() was given; RuntimeError if it was
+        written to since, or is freed."""
+        if self.saved is None:
+            raise used_twice(self)
+        return tuple([
+            entry and unpack(entry, self, f"saved tensor {i}", nr)
+            for i, (entry, nr) in enumerate(self.saved)])
+
+    def release(self):
+        if self.saved:
+            self.saved = None
+
+
+def function_apply(self, grads):
+    """Call backward; the gradients of the inputs that want one."""
+    if self.materialize:
+        grads = [zeros(shape, dtype=dtype, device=device)
+                 if g is None and dtype else g
+                 for g, (shape, dtype, device) in zip(grads, self.outputs)]
+    found = self.function.backward(self, *grads)
+    found = found if isinstance(found, tuple) else (found,)
+    needs = self.needs_input_grad
+    extra = found[len(needs):]
+    if len(found) < len(needs) or any(g is not None for g in extra):
+        raise RuntimeError(
+            f"{self.name()} returned {len(found)} gradients; it returns one "
+            f"for each argument of forward, and there are {len(needs)}")
+    for i, (g, needed) in enumerate(zip(found, needs)):
+        if needed and g is not None and not isinstance(g, Tensor):
+            raise TypeError(f"{self.name()} returned {type(g).__name__} as "
+                            f"gradient {i}; expected a tensor or None")
+    return [g for g, needed in zip(found, needs) if needed]
+
+
+FunctionNode.apply = function_apply
+
+
+def edges_of(tensors):
+    """The edges of a node of those that want a gradient."""
+    return tuple([part for x in tensors if wants_grad(x)
+                  for part in edge_of(x)])
+
+
+class Function:
+    """An operator of your own: subclass it, with static methods
+    forward(ctx, *args) and backward(ctx, *grads), and call .apply(*args).
+
+    With setup_context(ctx, inputs, output) forward is written without ctx.
+    """
+
+    def __init__(self, *args):
+        raise RuntimeError("a Function is not made; call its apply(): "
+                           f"{type(self).__name__}.apply(...)")
+
+    @staticmethod
+    def forward(*args):
+        raise NotImplementedError("a Function has to define forward()")
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise NotImplementedError("a Function has to define backward() to "
+                                  "be gone back through")
+
+    setup_context = None
+
+    @classmethod
+    def apply(cls, *args):
+        """Call forward, and record it as one node."""
+        ctx = FunctionNode(cls, tuple(map(wants_grad, args)))
+        if any(isinstance(x, Tensor) and x.keys & FORWARD for x in args):
+            raise NotImplementedError(f"{cls.__name__} has no forward-mode "
+                                      f"derivative: unpack_dual() first")
+        edges = edges_of(args)
+        with no_grad():
+            if cls.setup_context is None:
+                given = cls.forward(ctx, *args)
+            else:
+                given = cls.forward(*args)
+                cls.setup_context(ctx, args, given)
+        results = list(given) if isinstance(given, tuple) else [given]
+        if not (edges and grad_mode.enabled):
+            return given
+        record_function(ctx, edges, args, results)
+        return tuple(results) if isinstance(given, tuple) else results[0]
+
+
+def record_function(ctx, edges, args, results):
+    """Give the results of a Function their history, in place."""
+    ctx.edges = edges
+    carries = [isinstance(y, Tensor) and y.dtype.category == 2
+               and not any(y is x for x in ctx.plain) for y in results]
+    for x in ctx.dirty:
+        check_leaf(x, x if x._base is None else x._base)
+        if x._base is not None or not any(x is y for y in results):
+            raise RuntimeError(
+                f"{ctx.name()}: an input that is marked dirty has to be "
+                f"returned, and cannot be a view")
+    for i, y in enumerate(results):
+        if any(y is x for x in args) and not any(y is x for x in ctx.dirty):
+            results[i] = y.detach()
+    ctx.outputs = [(shape_of(y), y.dtype, y.device)
+                   if isinstance(y, Tensor) else ((), None, None)
+                   for y in results]
+    ctx.shape, ctx.dtype = ([o[i] for o in ctx.outputs] for i in (0, 1))
+    ctx.saved = []
+    for x in ctx.to_save:
+        nr = next((i for i, y in enumerate(results) if y is x), None)
+        ctx.saved.append((x if x is None else pack(save(x), ctx, nr), nr))
+    ctx.to_save = ctx.dirty = ctx.plain = ()
+    for nr, (y, carried) in enumerate(zip(results, carries)):
+        if carried:
+            if y._base is not None:
+                mark_unrecorded(y)      # a write would not reach its base
+            set_history(y, ctx, nr)
+
+
+class OnceOnly(Node):
+    """Stands where a second derivative would begin."""
+
+    def __init__(self, name, edges, output):
+        self.start(edges, output)
+        self.function = name
+
+    __slots__ = ("function",)
+
+    def apply(self, grads):
+        raise RuntimeError(f"{self.function} is marked once_differentiable: "
+                           f"its gradient has no gradient")
+
+
+def once_differentiable(backward):
+    """Let a Function's backward be no part of a graph."""
+    @functools.wraps(backward)
+    def wrapped(ctx, *grads):
+        with no_grad():
+            found = backward(ctx, *grads)
+        edges = edges_of(grads) + ctx.edges
+        if not grad_mode.enabled:
+            return found
+        found = list(found) if isinstance(found, tuple) else [found]
+        for i, g in enumerate(found):
+            if isinstance(g, Tensor):
+                found[i] = g = g.detach()
+                set_history(g, OnceOnly(ctx.name(), edges, g))
+        return tuple(found)
+    return wrapped
