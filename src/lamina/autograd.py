@@ -2506,10 +2506,20 @@ def submodule(name, doc, parent="lamina.autograd"):
     """A module inside another one, that functions are put into."""
     made = types.ModuleType(f"{parent}.{name}", doc)
     made.__all__ = []
+    made.__getattr__ = functools.partial(missing, made.__name__,
+                                         made.__all__)
     sys.modules[made.__name__] = made
-    if parent in sys.modules:           # not while this notebook runs
+    if parent in sys.modules:           # not while its notebook runs
         setattr(sys.modules[parent], name, made)
     return made
+
+
+def missing(module, names, name):
+    """Say that a module has no such name."""
+    raise AttributeError(
+        f"module {module!r} has no attribute {name!r}"
+        + nearest(name, names) + ("" if name.startswith("__") else
+        "; what is left out is told on the page 'Where Lamina differs'"))
 
 
 def part_of(module):

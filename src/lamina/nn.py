@@ -9,8 +9,6 @@ import inspect
 import itertools
 import math
 import struct
-import sys
-import types
 import warnings
 from bisect import bisect_left, bisect_right
 from collections import namedtuple
@@ -19,7 +17,8 @@ from itertools import accumulate
 from statistics import NormalDist
 
 from lamina.autograd import (
-    AccumulateGrad, Node, edge_of, is_grad_enabled, no_grad, set_history,
+    AccumulateGrad, Node, RemovableHandle, edge_of, is_grad_enabled, missing,
+    no_grad, part_of, random_states, set_history, submodule as module_in,
     wants_grad,
 )
 from lamina.broadcasting import broadcast_shapes
@@ -409,6 +408,10 @@ def get_rng_state():
 def set_rng_state(new_state):
     """Put the default generator where it was."""
     default_generator.set_state(new_state)
+
+
+# what checkpoint() puts back before it computes a part again
+random_states.append((get_rng_state, set_rng_state))
 
 
 class Parameter(Tensor):
@@ -867,27 +870,6 @@ def cpu(self):
     return self.to("cpu")
 
 
-numbers = itertools.count()
-
-
-class RemovableHandle:
-    """Takes a hook off again: handle.remove(), or a `with` block."""
-
-    def __init__(self, hooks):
-        self.hooks = hooks
-        self.id = next(numbers)
-
-    def remove(self):
-        """Take the hook off; nothing happens if it is off already."""
-        self.hooks.pop(self.id, None)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        self.remove()
-
-
 def add_hook(module, kind, hook):
     if not callable(hook):
         raise TypeError(f"a hook is a function; got {type(hook).__name__}")
@@ -955,11 +937,11 @@ class Gate(Node):
     __slots__ = ("show",)
 
     def __init__(self, tensors, show):
-        self.next_functions = tuple([
-            edge_of(x) if wants_grad(x) else (None, 0) for x in tensors])
+        self.edges = tuple([part for x in tensors for part in (
+            edge_of(x) if wants_grad(x) else (None, 0))])
         self.shape = [x.shape for x in tensors]
         self.dtype = [x.dtype for x in tensors]
-        self.retained = None
+        self.hooks = None
         self.show = show
 
     def name(self):
@@ -1050,34 +1032,7 @@ class Linear(Module):
                 f"bias={self.bias is not None}")
 
 
-def submodule(name, doc):
-    """A module lamina.nn.<name> that functions are put into. A later
-    chapter may add one."""
-    made = types.ModuleType(f"lamina.nn.{name}", doc)
-    made.__all__ = []
-    made.__getattr__ = functools.partial(missing, made.__name__,
-                                         made.__all__)
-    sys.modules[made.__name__] = made
-    if "lamina.nn" in sys.modules:      # not while this notebook runs
-        setattr(sys.modules["lamina.nn"], name, made)
-    return made
-
-
-def missing(module, names, name):
-    """Say that a module has no such name."""
-    raise AttributeError(
-        f"module {module!r} has no attribute {name!r}"
-        + nearest(name, names) + ("" if name.startswith("__") else
-        "; what is left out is told on the page 'Where Lamina differs'"))
-
-
-def part_of(module):
-    """Put the function below into a module."""
-    def put(function):
-        setattr(module, function.__name__, function)
-        module.__all__.append(function.__name__)
-        return function
-    return put
+submodule = functools.partial(module_in, parent="lamina.nn")
 
 
 init = submodule("init", "Numbers for weights to begin with.")
