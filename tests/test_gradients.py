@@ -149,6 +149,19 @@ def test_what_cannot_be_checked():
         gradcheck(lambda x: x, leaf([1.0]), check_batched_grad=True)
 
 
+def test_grad_outputs_with_gaps(bad):
+    seen = []
+
+    def noted(grad, self):
+        seen.append(grad.is_contiguous())
+        return right(grad, self)
+    for gaps in (False, True):
+        assert gradgradcheck(bad(noted), leaf([1.0, 2.0]),
+                             gen_non_contig_grad_outputs=gaps)
+        assert seen[0] != gaps
+        seen.clear()
+
+
 def test_grad_outputs_can_be_given():
     x, start = leaf([1.0, 2.0]), leaf([5.0, 7.0])
     assert gradgradcheck(lambda x: x * x, x, start)
@@ -436,8 +449,9 @@ def verify(f, inputs, slow=True):
     those along one direction."""
     for device, fast_mode in (('cpu', not slow), ('python', True)):
         xs = [x.on(device).requires_grad_() for x in inputs]
-        for check in (gradcheck, gradgradcheck):
-            assert check(f, xs, fast_mode=fast_mode)
+        assert gradcheck(f, xs, fast_mode=fast_mode)
+        assert gradgradcheck(f, xs, fast_mode=fast_mode,
+                             gen_non_contig_grad_outputs=fast_mode)
 
 
 small = shapes(max_dims=2, max_size=3, min_size=1)

@@ -1989,21 +1989,27 @@ def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3,
 
 
 def gradgradcheck(func, inputs, grad_outputs=None, *, eps=1e-6, atol=1e-5,
-                  rtol=1e-3, raise_exception=True, nondet_tol=0.0,
+                  rtol=1e-3, gen_non_contig_grad_outputs=False,
+                  raise_exception=True, nondet_tol=0.0,
                   check_undefined_grad=True, check_grad_dtypes=False,
                   fast_mode=False):
     """Compare the gradients of the gradients of func(*inputs), with
     respect to the inputs and to grad_outputs, with central differences.
 
     grad_outputs: what comes in at the outputs; random numbers if not
-    given. The rest is gradcheck's.
+    given, with gen_non_contig_grad_outputs in memory that has gaps. The
+    rest is gradcheck's.
     """
     inputs = as_list(inputs)
     if grad_outputs is None:
         grad_outputs = [
-            directions(y, True, f"start {nr}").reshape(
-                y.shape).requires_grad_()
+            directions(y, True, f"start {nr}").reshape(y.shape)
             for nr, y in enumerate(outputs_of(func, inputs))]
+        if gen_non_contig_grad_outputs:
+            grad_outputs = [stack([x, x], -1).select(-1, 0)
+                            for x in grad_outputs]
+        for x in grad_outputs:
+            x.requires_grad_()
     grad_outputs, count = as_list(grad_outputs), len(inputs)
 
     def first(*args):
