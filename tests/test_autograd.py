@@ -11,11 +11,14 @@ import pytest
 from hypothesis import given, settings
 
 import lamina
+import lamina.autograd as autograd
 from lamina.autograd import (
-    AccumulateGrad, AutogradMeta, Node, accumulate, backward,
-    collides, derivative, derivatives, edge_of, enable_grad, extent, fit,
-    grad, inverse_order, is_grad_enabled, move, no_grad,
-    put_back, read_from, save, set_grad_enabled, sum_to, unpack,
+    AccumulateGrad, AutogradMeta, Function, Node, accumulate, backward,
+    checkpoint, collides, derivative, derivatives, detect_anomaly, edge_of,
+    enable_grad, extent, fit, forward_ad, functional, grad, gradcheck,
+    gradgradcheck, graph, inverse_order, is_anomaly_enabled, is_grad_enabled,
+    move, no_grad, once_differentiable, put_back, read_from, save,
+    set_detect_anomaly, set_grad_enabled, sum_to, unpack,
 )
 from lamina.dispatch import define, functions, impl, log_operators, operators
 from lamina.storage import float32, float64
@@ -1172,3 +1175,605 @@ def test_std_of_equal_elements_has_no_slope():
     y = lamina.tensor([1.0, 3.0], requires_grad=True)
     y.std(correction=0).backward()
     assert y.grad.tolist() == [-0.5, 0.5]
+
+
+# --- hooks -----------------------------------------------------------------
+
+
+def test_hooks_on_tensors(device):
+    x = leaf([1.0, 2.0], device)
+    log = []
+    first = x.register_hook(lambda g: log.append(g.tolist()))
+    second = x.register_hook(lambda g: g * 2)
+    x.register_hook(lambda g: log.append(g.tolist()))
+    (x * x + x).sum().backward()
+    assert log == [[3.0, 5.0], [6.0, 10.0]]     # the sum, once
+    assert x.grad.tolist() == [6.0, 10.0]
+    first.remove()
+    second.remove()
+    second.remove()
+    log.clear()
+    (x * x).sum().backward()
+    assert log == [[2.0, 4.0]]
+
+
+def test_a_hook_on_a_result_changes_what_goes_on():
+    x = leaf([1.0, 2.0])
+    y = x * 3
+    with y.register_hook(lambda g: g * 10):
+        y.retain_grad()
+        g, = grad((y * y).sum(), [x], retain_graph=True)
+        assert g.tolist() == [180.0, 360.0]
+        assert grad((y * y).sum(), [y])[0].tolist() == [60.0, 120.0]
+    (y * y).sum().backward()
+    assert y.grad.tolist() == [126.0, 252.0]    # all three walks
+
+
+def test_hooks_refuse():
+    x = leaf([1.0, 2.0])
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        lamina.ones(2).register_hook(print)
+    with pytest.raises(TypeError, match="a hook is a function; got int"):
+        x.register_hook(3)
+    with x.register_hook(lambda g: g[:1]), pytest.raises(
+            RuntimeError, match=r"shape \[2\].*returned \[1\]"):
+        (x * x).sum().backward()
+    with x.register_hook(lambda g: 1.0), pytest.raises(
+            TypeError, match="returned float"):
+        (x * x).sum().backward()
+    with pytest.raises(RuntimeError, match="only a leaf"):
+        (x * x).register_post_accumulate_grad_hook(print)
+
+
+def test_post_accumulate_hooks():
+    x = leaf([1.0, 2.0])
+    seen = []
+
+    def hook(p):
+        assert p is x
+        seen.append(p.grad.tolist())
+        p.grad = None
+
+    x.register_post_accumulate_grad_hook(hook)
+    (x * x).sum().backward()
+    (x * x).sum().backward(inputs=[x])
+    grad((x * x).sum(), [x])
+    assert seen == [[2.0, 4.0]] * 2 and x.grad is None
+
+
+def test_hooks_on_nodes():
+    x, w = leaf([1.0, 2.0]), leaf([3.0, 4.0])
+    node = (y := x * w).grad_fn
+    log = []
+    node.register_prehook(lambda outputs: (outputs[0] * 2,))
+    node.register_hook(lambda inputs, outputs: log.append(
+        ([g.tolist() for g in inputs], outputs[0].tolist())))
+    node.register_hook(lambda inputs, outputs: (inputs[0] + 1, None))
+    y.sum().backward()
+    assert log == [([[6.0, 8.0], [2.0, 4.0]], [2.0, 2.0])]
+    assert x.grad.tolist() == [7.0, 9.0] and w.grad.tolist() == [2.0, 4.0]
+    node = (y := x * w).grad_fn
+    node.register_hook(lambda inputs, outputs: inputs[:1])
+    with pytest.raises(RuntimeError, match="given 2 gradients, and retu"):
+        y.sum().backward()
+
+
+# --- data and inference mode -----------------------------------------------
+
+
+def test_data_is_memory_without_history(device):
+    x = leaf([1.0, 2.0], device)
+    y = (x * x).sum()
+    x.data.mul_(3)
+    assert x._version == 0 and x.tolist() == [3.0, 6.0]
+    y.backward()
+    assert x.grad.tolist() == [6.0, 12.0]       # wrong, and on purpose
+    x.data = lamina.tensor([[1.0, 2.0, 3.0]], device=device)
+    x.grad = None
+    assert x.shape == (1, 3) and x.requires_grad and x.is_leaf
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [[2.0] * 3]
+    x.data -= x.grad
+    assert x.tolist() == [[-1.0, 0.0, 1.0]]
+    with pytest.raises(TypeError, match="got float"):
+        x.data = 3.0
+    with pytest.raises(RuntimeError, match="int64"):
+        x.data = lamina.tensor([1], device=device)
+
+
+def test_inference_mode(device):
+    x = leaf([1.0, 2.0], device)
+    with lamina.inference_mode():
+        y = x * 2
+        assert lamina.is_inference_mode_enabled()
+        assert not lamina.is_grad_enabled() and y.is_inference()
+        y += 1
+        with lamina.inference_mode(False):
+            assert not lamina.is_inference_mode_enabled()
+    assert lamina.is_grad_enabled() and not y.requires_grad
+    assert not (x * 2).is_inference()
+    with pytest.raises(RuntimeError, match="made in inference_mode"):
+        x * y
+    with pytest.raises(RuntimeError, match="outside of it"):
+        y.add_(1)
+    with pytest.raises(RuntimeError, match="outside of it"):
+        y[:1].add_(1)
+    (x + y).sum().backward()                # saves nothing
+    (x * y.clone()).sum().backward()
+    assert x.grad.tolist() == [4.0, 6.0]
+
+    @lamina.inference_mode
+    def doubled(x):
+        return x * 2
+
+    assert doubled(x).is_inference()
+
+
+# --- functions -------------------------------------------------------------
+
+
+class Scaled(Function):
+    @staticmethod
+    def forward(ctx, x, factor, note):
+        ctx.save_for_backward(x, factor)
+        ctx.note = note
+        return x * factor
+
+    @staticmethod
+    def backward(ctx, g):
+        x, factor = ctx.saved_tensors
+        ctx.note.append(ctx.needs_input_grad)
+        return g * factor, (g * x).sum(), None
+
+
+def test_function(device):
+    x, note = leaf([1.0, 2.0], device), []
+    factor = lamina.tensor(3.0, device=device)
+    y = Scaled.apply(x, factor, note)
+    assert y.grad_fn.name() == "ScaledBackward" and not y.is_leaf
+    y.sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0] and note == [(True, False, False)]
+    with pytest.raises(RuntimeError, match="a second time"):
+        y.sum().backward()
+    assert not Scaled.apply(factor, factor, note).requires_grad
+    with pytest.raises(RuntimeError, match="call its apply"):
+        Scaled()
+
+
+def test_a_function_has_derivatives_of_every_order():
+    x = leaf([1.0, 2.0], dtype=float64)
+    f = leaf(3.0, dtype=float64)
+    assert gradcheck(lambda x, f: Scaled.apply(x, f, []), [x, f])
+    assert gradgradcheck(lambda x, f: Scaled.apply(x, f, []), [x, f])
+
+
+def test_a_function_with_several_results(device):
+    class SinCos(Function):
+        @staticmethod
+        def forward(ctx, x):
+            s, c = x.sin(), x.cos()
+            ctx.save_for_backward(s, c)
+            return s, c, "note"
+
+        @staticmethod
+        def backward(ctx, gs, gc, _):
+            s, c = ctx.saved_tensors
+            return gs * c - gc * s
+
+    x = leaf([0.3, 1.2], device, float64)
+    s, c, note = SinCos.apply(x)
+    assert note == "note" and s.grad_fn is c.grad_fn
+    s.sum().backward()                      # c brings zeros
+    assert x.grad.tolist() == pytest.approx(x.cos().tolist())
+    assert gradcheck(lambda x: SinCos.apply(x)[:2], [x])
+
+
+def test_what_a_function_saved_is_watched():
+    x = leaf([1.0, 2.0])
+    h = x * 1
+    y = Scaled.apply(h, lamina.tensor(2.0), [])
+    h.add_(1)
+    with pytest.raises(RuntimeError, match="ScaledBackward needs its saved "
+                       "tensor 0"):
+        y.sum().backward()
+
+
+def test_a_function_leaves_no_cycle(without_collector):
+    class Exp(Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x.exp()
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            y, = ctx.saved_tensors
+            return g * y
+
+    x = leaf([1.0])
+    y = Exp.apply(x)
+    assert gradgradcheck(Exp.apply, [leaf([0.5], dtype=float64)])
+    ref = weakref.ref(y.grad_fn)
+    del y
+    assert ref() is None
+
+
+@pytest.mark.parametrize("answer, error, words", [
+    (lambda g: (g, g), RuntimeError, "returned 2 gradients.*there are 1"),
+    (lambda g: g[:1].expand(5), RuntimeError, r"shapes \[5\] and \[2\]"),
+    (lambda g: 3.0, TypeError, "returned float"),
+    (lambda g: {}["x"], KeyError, "x"),
+])
+def test_what_backward_may_return(answer, error, words):
+    class Made(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return answer(g)
+
+    x = leaf([1.0, 2.0])
+    with pytest.raises(error, match=words):
+        Made.apply(x).sum().backward()
+
+
+def test_marks_of_a_function():
+    class Write(Function):
+        @staticmethod
+        def forward(ctx, x, flag):
+            i = x.argsort()
+            x.mul_(2)
+            ctx.mark_dirty(x)
+            ctx.mark_non_differentiable(i)
+            ctx.set_materialize_grads(flag)
+            return x, i, x.sum()
+
+        @staticmethod
+        def backward(ctx, g, gi, gs):
+            seen.append(gs if gs is None else gs.tolist())
+            return g * 2, None
+
+    seen, x = [], leaf([2.0, 1.0])
+    for flag in (True, False):
+        y = x * 1
+        out, i, _ = Write.apply(y, flag)
+        assert out is y and y.grad_fn.name() == "WriteBackward"
+        assert not i.requires_grad
+        out.sum().backward()
+    assert seen == [0.0, None] and x.grad.tolist() == [4.0, 4.0]
+    with pytest.raises(RuntimeError, match="a leaf that requires grad"):
+        Write.apply(x, True)
+
+
+def test_setup_context_and_passing_an_input_through():
+    class Through(Function):
+        @staticmethod
+        def forward(x, k):
+            return x
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.k = inputs[1]
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.k, None
+
+    x = leaf([1.0])
+    y = Through.apply(x, 5)
+    assert y is not x and x.is_leaf and not y.is_leaf
+    y.backward()
+    assert x.grad.tolist() == [5.0]
+
+
+def test_once_differentiable():
+    class Square(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx, g):
+            x, = ctx.saved_tensors
+            return lamina.tensor([2 * a for a in x.tolist()]) * g
+
+    x = leaf([3.0])
+    g, = grad(Square.apply(x), [x], create_graph=True)
+    assert g.tolist() == [6.0]
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        g.backward()
+    Square.apply(x).backward()
+    assert x.grad.tolist() == [6.0]
+
+
+# --- forward mode, jacobians -----------------------------------------------
+
+
+FORWARD_MODE = {
+    "exp": lambda a: a.exp(),
+    "mul": lambda a, b: a * b[0] + b / a[:, :1],
+    "mm": lambda a, b: a.mm(b.t()),
+    "softmax": lambda a: a.softmax(1),
+    "cat": lambda a, b: lamina.cat([a, lamina.ones(2, 3, dtype=float64), b]),
+    "stack of detached": lambda a, b: lamina.stack([a, b.detach()]),
+    "sort": lambda a: a.sort(1)[0],
+    "pow": lambda a, b: a ** b,
+    "std": lambda a: a.std(),
+    "round": lambda a: a.round() + a,
+    "to": lambda a: a.to(lamina.float32),
+    "index": lambda a: a[:, lamina.tensor([0, 0, 2])].t()[1:],
+    "linear": lambda a: -a.cumsum(0).flip(1).tril().mean(0, keepdim=True),
+    "triu": lambda a: a.triu().clone().sum(1),
+}
+
+
+@pytest.mark.parametrize("name", FORWARD_MODE)
+def test_forward_mode(name, device):
+    f = FORWARD_MODE[name]
+    if device == "python" and name == "cat":
+        pytest.skip("the ones in it are on the cpu")
+    count = f.__code__.co_argcount
+    numbers = [0.3, 0.9, 0.45, 0.7, 0.2, 0.6]
+    xs = [lamina.tensor([numbers[k:] + numbers[:k]], dtype=float64,
+                        device=device).reshape(2, 3) for k in range(count)]
+    vs = [x.cos() for x in xs]
+    if name == "index" and device == "python":
+        return
+    _, expected = functional.jvp(f, tuple(xs), tuple(vs))
+    with forward_ad.dual_level():
+        y = f(*map(forward_ad.make_dual, xs, vs))
+        primal, tangent = forward_ad.unpack_dual(y)
+        assert forward_ad.unpack_dual(primal).tangent is None
+    assert not tangent.requires_grad and tangent.dtype is y.dtype
+    assert tangent.reshape(-1).tolist() == pytest.approx(
+        expected.reshape(-1).tolist(), rel=1e-6, abs=1e-9)
+
+
+def test_forward_over_reverse():
+    x = leaf([0.5, 1.5], dtype=float64)
+    v = lamina.tensor([1.0, -1.0], dtype=float64)
+
+    def f(x):
+        return (x ** 3).sum() * x.exp().sum()
+
+    with forward_ad.dual_level():
+        slope = forward_ad.unpack_dual(f(forward_ad.make_dual(x, v))).tangent
+        found, = grad(slope, [x])
+    assert found.tolist() == pytest.approx(
+        functional.hvp(f, x, v)[1].tolist())
+
+
+def test_forward_mode_refuses():
+    x = lamina.ones(2)
+    with pytest.raises(RuntimeError, match="inside `with dual_level"):
+        forward_ad.make_dual(x, x)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, x * 2)
+        with pytest.raises(RuntimeError, match="open already"):
+            forward_ad.dual_level().__enter__()
+        with pytest.raises(NotImplementedError, match="add_.*dual tensor"):
+            dual.add_(1)
+        with pytest.raises(RuntimeError, match=r"\[2\].*\[3\]"):
+            forward_ad.make_dual(x, lamina.ones(3))
+        with pytest.raises(NotImplementedError, match="Scaled"):
+            Scaled.apply(dual, dual, [])
+    assert not dual.keys & autograd.FORWARD and not autograd.tangents
+    assert forward_ad.unpack_dual(dual).tangent is None
+
+
+def test_jacobian_and_hessian():
+    x = lamina.tensor([1.0, 2.0], dtype=float64)
+    y = lamina.tensor([3.0, 4.0, 5.0], dtype=float64)
+    by_x, by_y = functional.jacobian(lambda x, y: x.sum() * y, (x, y))
+    assert by_x.tolist() == [[3.0] * 2, [4.0] * 2, [5.0] * 2]
+    assert by_y.tolist() == [[3.0, 0, 0], [0, 3.0, 0], [0, 0, 3.0]]
+    a, b = functional.jacobian(lambda x: (x * 2, x.sum()), x)
+    assert a.tolist() == [[2.0, 0], [0, 2.0]] and b.tolist() == [1.0, 1.0]
+    (xx, xy), (yx, yy) = functional.hessian(
+        lambda x, y: (x ** 2).sum() * y.sum(), (x, y))
+    assert xx.tolist() == [[24.0, 0], [0, 24.0]]
+    assert xy.tolist() == [[2.0] * 3, [4.0] * 3] == yx.t().tolist()
+    assert yy.tolist() == [[0.0] * 3] * 3
+    with pytest.raises(RuntimeError, match="a Hessian is that of one"):
+        functional.hessian(lambda x: x * 2, x)
+    with pytest.raises(NotImplementedError, match="vectorize"):
+        functional.jacobian(lambda x: x, x, vectorize=True)
+    with pytest.raises(RuntimeError, match="not depend on input"):
+        functional.jacobian(lambda x, y: x * 2, (x, y), strict=True)
+
+
+def test_products_with_the_jacobian_and_the_hessian():
+    x = lamina.tensor([1.0, 2.0], dtype=float64)
+    v = lamina.tensor([3.0, -1.0], dtype=float64)
+    out, got = functional.vjp(lambda x: x * x, x, v)
+    assert out.tolist() == [1.0, 4.0] and got.tolist() == [6.0, -4.0]
+    assert not out.requires_grad and not got.requires_grad
+    assert functional.jvp(lambda x: x.sum() * x, x, v)[1].tolist() == [
+        11.0, 1.0]
+    for product in (functional.hvp, functional.vhp):
+        out, got = product(lambda x: (x ** 3).sum(), x, v)
+        assert out.item() == 9.0 and got.tolist() == [18.0, -12.0]
+    x.requires_grad_()
+    _, got = functional.vjp(lambda x: (x * x).sum(), x, create_graph=True)
+    assert grad(got.sum(), [x])[0].tolist() == [2.0, 2.0]
+    with pytest.raises(RuntimeError, match="v has to be given"):
+        functional.vjp(lambda x: x, x)
+    with pytest.raises(RuntimeError, match=r"\[\[3\]\].*\[\[2\]\]"):
+        functional.hvp(lambda x: x.sum(), x, lamina.ones(3))
+
+
+# --- anomaly mode, checkpoints ---------------------------------------------
+
+
+def test_anomaly_mode_names_the_line(device):
+    x = leaf([0.0, 4.0], device)
+    with detect_anomaly():
+        assert is_anomaly_enabled()
+        y = x.sqrt() * 0.0              # this line
+        with pytest.raises(RuntimeError) as caught:
+            y.sum().backward()
+    words = str(caught.value)
+    assert "SqrtBackward0 gave nan as its gradient 0" in words
+    assert words.rstrip().endswith("y = x.sqrt() * 0.0              "
+                                   "# this line")
+    assert not is_anomaly_enabled()
+    (x.sqrt() * 0.0).sum().backward()       # nobody looks
+    y = x.sqrt() * 0.0
+    with detect_anomaly(), pytest.raises(RuntimeError, match="not known"):
+        y.sum().backward()
+    with detect_anomaly(check_nan=False):
+        y.sum().backward()
+
+
+def test_anomaly_mode_says_where_what_failed_was_recorded():
+    x = leaf([1.0])
+    with set_detect_anomaly(True):
+        y = x * 1
+        z = y * y
+        y += 1
+        with pytest.raises(RuntimeError, match="version") as caught:
+            z.backward()
+    assert any("z = y * y" in note for note in caught.value.__notes__)
+    assert not autograd.recorded_at or z.grad_fn in autograd.recorded_at
+
+
+def test_saved_tensors_can_be_seen():
+    x = leaf([1.0, 2.0])
+    y = (x * 3.0).exp()
+    node = y.grad_fn
+    assert node._saved_result.tolist() == y.tolist()
+    assert node.next_functions[0][0]._saved_other == 3.0
+    assert (x * x).grad_fn._saved_self is x
+    with pytest.raises(AttributeError, match="_saved_slef.*'_saved_self'"):
+        (x * x).grad_fn._saved_slef
+    assert [t.tolist() for t in lamina.atan2(x, x).grad_fn._saved_self
+            ] == x.tolist()
+    y.sum().backward()
+    with pytest.raises(RuntimeError, match="a second time"):
+        node._saved_result
+
+
+def test_saved_tensors_hooks(device):
+    x = leaf([1.0, 2.0], device, float64)
+    packed = []
+
+    def pack(t):
+        packed.append(t.tolist())
+        return t.detach()
+
+    def f(x):
+        y = x * 1
+        y[:1].mul_(x[1:])
+        return (y.exp() * y).sum() + lamina.cat([x, y]).prod()
+
+    expected = grad(f(x), [x])[0].tolist()
+    with graph.saved_tensors_hooks(pack, lambda t: t.clone()):
+        y = f(x)
+    assert packed and grad(y, [x])[0].tolist() == expected
+    with graph.saved_tensors_hooks(pack, lambda t: t.clone()):
+        assert gradgradcheck(f, [x])
+    with graph.saved_tensors_hooks(pack, lambda t: None):
+        y = x * x
+    with pytest.raises(TypeError, match="returns a tensor; got NoneType"):
+        y.sum().backward()
+
+
+def test_checkpoint(device):
+    calls = []
+
+    def part(x, w):
+        calls.append(1)
+        return (x.exp() * w).tanh() * x
+
+    x, w = leaf([0.1, 0.2], device), leaf([0.3, 0.4], device)
+    expected = [g.tolist() for g in grad(part(x, w).sum(), [x, w])]
+    calls.clear()
+    y = checkpoint(part, checkpoint(part, x, w), w)
+    assert len(calls) == 2
+    y.sum().backward()
+    assert len(calls) == 4
+    plain = part(part(x, w), w).sum()
+    for g, found in zip(grad(plain, [x, w]), (x.grad, w.grad)):
+        assert g.tolist() == pytest.approx(found.tolist())
+    nested = checkpoint(lambda x: checkpoint(part, x, w) * 1.0, x)
+    for g, e in zip(grad(nested.sum(), [x, w]), expected):
+        assert g.tolist() == pytest.approx(e)
+    with lamina.no_grad():
+        assert not checkpoint(part, x, w).requires_grad
+    with pytest.raises(NotImplementedError, match="use_reentrant=False"):
+        checkpoint(part, x, w, use_reentrant=True)
+
+
+def test_checkpoint_keeps_nothing(without_collector):
+    x = leaf([0.5] * 4)
+    refs = []
+
+    def part(x):
+        y = x.exp()
+        refs.append(weakref.ref(y.storage))
+        return y.sin()
+
+    y = checkpoint(part, x)
+    assert refs[0]() is None
+    y.sum().backward()
+    assert refs[1]() is None
+
+
+def test_checkpoint_of_a_function_that_changes():
+    state = []
+
+    def part(x):
+        state.append(1)
+        return x.exp() if len(state) > 1 else x.sin().exp()
+
+    x = leaf([1.0])
+    y = checkpoint(part, x)
+    with pytest.raises(RuntimeError, match="the same each time"):
+        y.backward()
+
+
+def test_modules_that_are_made():
+    import lamina.autograd.functional as found
+    from lamina.utils.checkpoint import checkpoint as other
+    assert found is functional and other is checkpoint
+    with pytest.raises(AttributeError, match="did you mean 'jacobian'"):
+        found.jacobien
+
+
+def test_is_grads_batched_is_refused():
+    x = leaf([1.0])
+    with pytest.raises(NotImplementedError, match="is_grads_batched"):
+        grad(x * 2, x, is_grads_batched=True)
+    with pytest.raises(ValueError, match="materialize_grads"):
+        grad(x * 2, x, allow_unused=False, materialize_grads=True)
+
+
+def test_pieces_of_a_split_are_written_to():
+    x = leaf([[1.0, 2.0], [3.0, 4.0]])
+    y = x * 1
+    y.unbind(0)[0].mul_(5)
+    y.split(1)[1].mul_(x[0])
+    y.sum().backward()
+    assert x.grad.tolist() == [[5.0 + 3, 5.0 + 4], [1.0, 2.0]]
+
+
+def test_after_an_error_in_backward_nothing_is_left(without_collector):
+    x = leaf([1.0, 2.0])
+
+    def boom(g):
+        raise ValueError("boom")
+
+    y = x.exp()
+    memory = weakref.ref(y.storage)
+    z = y.tanh()
+    y.register_hook(boom)
+    with pytest.raises(ValueError, match="boom"):
+        z.sum().backward()
+    node = weakref.ref(z.grad_fn)
+    del y, z
+    assert node() is None and memory() is None

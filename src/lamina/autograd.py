@@ -2306,8 +2306,8 @@ def set_data(self, value):
     if value.storage.buffer is not self.storage.buffer:
         old, self.storage = self.storage, unnoticed(
             value.storage, self.storage.version)
-        self.keys ^= old.device.bit | self.storage.device.bit
-    self.keys ^= self.dtype.bit | value.dtype.bit
+        self.keys ^= old.device.bit ^ self.storage.device.bit
+    self.keys ^= self.dtype.bit ^ value.dtype.bit
     self.geometry, self.dtype = value.geometry, value.dtype
     self.array = None
     if type(self.autograd) is AccumulateGrad:
