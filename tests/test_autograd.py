@@ -1777,3 +1777,33 @@ def test_after_an_error_in_backward_nothing_is_left(without_collector):
     node = weakref.ref(z.grad_fn)
     del y, z
     assert node() is None and memory() is None
+
+
+def test_a_gradient_that_nobody_else_holds_is_not_copied():
+    """And one that somebody holds is: `.grad` is written to later."""
+    x, y = leaf([1.0, 2.0], 'cpu'), leaf([3.0, 4.0], 'cpu')
+    (x * y).sum().backward()        # two products, each for one leaf
+    made = [x.grad.array, y.grad.array]
+    assert all(a.flags.owndata for a in made)
+    z = x + y                       # one gradient for both, and ours too
+    mine = lamina.ones(2)
+    x.grad = y.grad = None
+    z.backward(mine)
+    held = [mine, x.grad, y.grad]
+    assert len({a.storage.data_ptr() for a in held}) == 3
+    w = leaf([1.0, 2.0], 'cpu')
+    u = w * 2
+    u.retain_grad()
+    v = u * 3
+    v.retain_grad()
+    v.sum().backward()
+    w.grad.zero_()
+    assert u.grad.tolist() == [3, 3] and v.grad.tolist() == [1, 1]
+    t = leaf([1.0, 2.0, 3.0], 'cpu')
+    t.reshape(3, 1).backward(lamina.ones(3, 1))     # a view of ours
+    t.grad.zero_()
+    s = lamina.ones(3, 1)
+    t.grad = None
+    t.reshape(3, 1).backward(s)
+    t.grad.zero_()
+    assert s.tolist() == [[1], [1], [1]]

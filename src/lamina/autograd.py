@@ -26,7 +26,7 @@ from lamina.dispatch import (
     operators, own,
 )
 from lamina.reductions import reduced_dims, reduced_shape
-from lamina.storage import Storage
+from lamina.storage import Storage, float32
 from lamina.strides import (
     Geometry, Tensor, eye, method, nearest, offsets, ones, repr_notes,
     row_major, stack, tensor, zeros,
@@ -243,8 +243,33 @@ class AccumulateGrad(Node):
         return x
 
     def apply(self, grads):
-        accumulate(self, grads[0])
+        if self.grad is None and is_ours(grads):
+            self.grad = grads[0]
+        else:
+            accumulate(self, grads[0])
         return ()
+
+
+def holders(grads):
+    """How many references there are to a gradient and to its array."""
+    found = grads[0].array
+    return sys.getrefcount(grads[0]), sys.getrefcount(found)
+
+
+ALONE = holders([own(np.empty(1, "f"), float32)]) if np else None
+
+
+def is_ours(grads):
+    """Whether the engine alone holds a gradient, and it is all of its
+    memory: then it need not be cloned."""
+    grad = grads[0]
+    found, base = grad.array, grad._base
+    if (grad_mode.enabled or found is None or base is not None
+            or type(grad) is not Tensor or not found.flags.owndata
+            or not found.flags.c_contiguous):
+        return False
+    del grad, found
+    return holders(grads) == ALONE
 
 
 def accumulate(meta, grad):
