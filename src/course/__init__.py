@@ -1,9 +1,9 @@
 """The course's own tools: checkpoints, checks, export, figures."""
 
-__all__ = ["begin", "check", "hint", "solution"]
+__all__ = ["begin", "check", "hint", "solution", "status"]
 
 _HOME = {"begin": "kernel", "check": "checker", "hint": "checker",
-         "solution": "checker"}
+         "solution": "checker", "status": "chart"}
 
 
 def __getattr__(name):  # lazy: `course --help` needs none of them

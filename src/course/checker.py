@@ -21,7 +21,7 @@ import textwrap
 import threading
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from course import exercises, progress
@@ -599,6 +599,7 @@ def due(expected):
 
 def own_line(error, function):
     """(line, text) of the reader's code in which an exception arose."""
+    function = getattr(function, "part", function)
     own = getattr(inspect.unwrap(function), "__code__", None)
     found = None
     trace = error.__traceback__
@@ -741,17 +742,75 @@ def check(ident):
     """Check your answer to an exercise, as in check("02.1").
 
     Takes your function from this notebook and compares it with the
-    reference on many inputs. Returns a Verdict, which shows itself.
+    reference on many inputs. In a workbook its place in the library is
+    checked with it. Returns a Verdict, which shows itself.
     """
     exercise = exercises.find(ident)
     names = namespace()
-    if exercise.name not in names:
-        return Verdict(exercise.id, "missing", (
+    if exercise.name in names:
+        verdict = examine(exercise, names[exercise.name])
+    else:
+        verdict = Verdict(exercise.id, "missing", (
             f"{exercise.id} is not answered yet: there is no "
             f"{exercise.name} in this notebook. Write it in the exercise's "
-            "cell, and run that cell."))
-    verdict = examine(exercise, names[exercise.name])
+            "cell, and run that cell. After a restart of the kernel, run "
+            "the notebook again from its top."))
     progress.record(verdict)
+    if not in_workbook():
+        return verdict
+    verdicts = with_part(exercise, names, verdict)
+    if verdicts[-1] is not verdict:
+        progress.record(verdicts[-1])
+    worst = next((v for v in verdicts if not v.passed), verdicts[0])
+    return replace(worst, text="\n\n".join(v.text for v in verdicts))
+
+
+def in_workbook():
+    from course import workbook
+
+    return workbook.find() is not None
+
+
+def with_part(exercise, names, verdict):
+    """The verdict on an answer, and the one on its place in the library.
+
+    A part that is right answers its exercise too.
+    """
+    from course.exercises.parts import PARTS
+
+    if exercise.id not in PARTS or verdict.kind not in (
+            "passed", "unanswered", "missing"):
+        return [verdict]
+    found = examine_part(exercise, names)
+    answered = verdict.passed or found.kind not in ("passed", "taken")
+    return [verdict, found] if answered else [found]
+
+
+def examine_part(exercise, names):
+    """The verdict on the function of the library that an exercise asks
+    for in a workbook."""
+    from course import workbook
+    from course.exercises import parts
+
+    name = parts.PARTS[exercise.id].function
+    ident = f"{exercise.id} in the library"
+    function = parts.answer(exercise, names)
+    if function is None:
+        return Verdict(ident, "missing", (
+            f"{ident} is not there: no cell that was run defines {name}. "
+            "Run the notebook from its top."))
+    if workbook.is_reference(exercise, function.part):
+        return Verdict(ident, "taken", (
+            f"{ident} is the reference's: {name} reads as the course has "
+            "it. There is nothing of yours to check."))
+    verdict = examine(replace(
+        exercise, id=ident, name=name, call=None,
+        describe=lambda args: parts.shown(exercise, args)), function)
+    if verdict.kind == "unanswered":
+        verdict = replace(verdict, text=(
+            f"{ident} is still open: write {name} in the cell that is part "
+            "of the library." + (f"\nIt may call your {exercise.name}."
+                                 if workbook.is_free(exercise) else "")))
     return verdict
 
 

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import textwrap
 import tokenize
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 VERSION = "0.1.0"
@@ -770,11 +770,11 @@ def __dir__():
 '''
 
 
-def build(folder, upto=None):
+def build(folder, upto=None, prepare=None):
     """The library of chapters/: {path under lamina/: bytes}.
 
     upto: leave out the chapters with a greater number (a checkpoint).
-    Raises ExportError with all problems of all chapters.
+    prepare: from a chapter to the one to export in its place. Raises ExportError with all problems of all chapters.
     """
     chapters, problems = read_chapters(folder)
     if upto is not None:
@@ -790,7 +790,7 @@ def build(folder, upto=None):
     if problems:
         raise ExportError(problems)
     files, names_of, pieces_of = {}, {}, {}
-    for chapter in chapters:
+    for chapter in map(prepare, chapters) if prepare else chapters:
         text, pieces, found = export_chapter(chapter, names_of)
         problems += found
         names_of[chapter.module] = all_names(pieces)

@@ -1,6 +1,7 @@
 """Checkpoints in a kernel: `begin` makes `import lamina` hold N chapters."""
 
 import ast
+import importlib
 import importlib.machinery
 import importlib.util
 import sys
@@ -49,6 +50,7 @@ def begin(name):
     for a name that is no chapter, ImportError if a layer is missing.
     """
     match = FILE_NAME.match(name) if isinstance(name, str) else None
+    workbook = _own_library(int(match[1])) if match else None
     spec, chapters = _library()
     number = int(match[1]) if match else 0
     taken = any(int(c[:2]) == number for c in chapters)
@@ -62,7 +64,7 @@ def begin(name):
     loaded = sys.modules.get("lamina")
     if loaded is not None and getattr(loaded, "__begun__", None) == name:
         return
-    _complete(name, number, before, spec)
+    _complete(name, number, before, spec, workbook)
     if loaded is not None:
         for module in [m for m in sys.modules
                        if m == "lamina" or m.startswith("lamina.")]:
@@ -72,9 +74,35 @@ def begin(name):
     _load(name, before, [c for c in chapters if c not in before], spec)
 
 
-def _complete(name, number, before, spec):
+def _own_library(number):
+    """In a workbook: the reader's library goes first, and is brought up to
+    what the notebooks before this one hold."""
+    from course import export, workbook
+
+    root = workbook.find()
+    if root is None:
+        return None
+    if sys.path[:1] != [str(root)]:
+        sys.path.insert(0, str(root))
+        importlib.invalidate_caches()
+    if workbook.is_stale(root, number):
+        try:
+            workbook.grow(root)
+        except export.ExportError as error:
+            print(f"lamina/ stays as it was, for a notebook has an error:\n"
+                  f"{error}")
+    return root
+
+
+def _complete(name, number, before, spec, workbook=None):
     """Every layer below must be exported, and its file be there."""
     missing = sorted(set(range(1, number)) - {int(c[:2]) for c in before})
+    if missing and workbook:
+        first = f"{missing[0]:02d}"
+        raise ImportError(
+            f"begin({name!r}) needs chapter {first}, and your library does "
+            f"not reach it yet: write its parts and call `course check "
+            f"{first}`, or begin with the reference's: `course take {first}`")
     if missing:
         where = spec.origin if spec else "nowhere on the path"
         raise ImportError(

@@ -45,7 +45,7 @@ def store(data, start=None):
 
 def record(verdict, start=None):
     """Keep a verdict on a real answer: a stub leaves no trace."""
-    if verdict.kind in ("unanswered", "missing", "broken"):
+    if verdict.kind in ("unanswered", "missing", "broken", "taken"):
         return
     data = load(start)
     entry = data.setdefault(verdict.id, {})

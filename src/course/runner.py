@@ -17,13 +17,27 @@ import tempfile
 import types
 from pathlib import Path
 
+from course import workbook
+from course.exercises.parts import PARTS
 from course.export import HELP, MAGIC, defined, read_cells
+from course.workbook import locate
 
 EXERCISE_LIMIT, CHAPTER_LIMIT = 120, 900  # seconds
 
 
 class CheckError(Exception):
     """A notebook that does not run; the message names cell and line."""
+
+
+class OpenPart(CheckError):
+    """A cell calls a part of the library that is still to be written."""
+
+    def __init__(self, ident, text):
+        super().__init__(text)
+        self.ident = ident
+
+
+OPEN = re.compile(r"exercise (\S+ in the library)")
 
 
 # In the parent: what to run
@@ -86,6 +100,11 @@ def is_preparation(tree):
         for n in tree.body)
 
 
+def is_needed(cell, tree):
+    """Must a cell run before an exercise can be checked?"""
+    return bool(cell.tags & {"export", "exercise"}) or is_preparation(tree)
+
+
 def exercise_cells(parsed, chapter_exercises):
     """{id: (cell, tree) or None}: by the name defined, else by place."""
     cells = [(c, t) for c, t, _ in parsed if "exercise" in c.tags]
@@ -111,6 +130,7 @@ def check_notebook(path, chapter_exercises, wanted=None):
     fails.
     """
     path = Path(path)
+    root = workbook.find(path.parent)
     parsed = parse(path)
     cells = exercise_cells(parsed, chapter_exercises)
     verdicts, ask = [], []
@@ -118,22 +138,40 @@ def check_notebook(path, chapter_exercises, wanted=None):
         if wanted is not None and exercise.id not in wanted:
             continue
         pair = cells[exercise.id]
-        if pair is None or exercise.name not in {
+        if root and exercise.id in PARTS:
+            ask.append(exercise.id)     # the part may answer it
+        elif pair is None or exercise.name not in {
                 n for n, _ in defined(pair[1].body)}:
             verdicts.append(absent(path, exercise, pair))
         else:
             ask.append(exercise.id)
     chosen = [
         {"label": f"{path.name}, {cell.label}", "source": source,
+         "answer": ("exercise" in cell.tags
+                    and [name for name, _ in defined(tree.body)]),
+         "number": cell.number, "needed": is_needed(cell, tree),
          "export": "export" in cell.tags,
          "raises": "raises-exception" in cell.tags}
         for cell, tree, source in parsed
-        if wanted is None or cell.tags & {"export", "exercise"}
-        or is_preparation(tree)]
+        if wanted is None or is_needed(cell, tree)]
+    if wanted is not None and root:
+        last = last_cell(parsed, [e for e in chapter_exercises
+                                  if e.id in wanted], cells)
+        chosen = [c for c in chosen if c["number"] <= last]
     verdicts += run_child(path, chosen, ask, (
-        CHAPTER_LIMIT if wanted is None else EXERCISE_LIMIT))
+        CHAPTER_LIMIT if wanted is None else EXERCISE_LIMIT), root)
     order = [e.id for e in chapter_exercises]
-    return sorted(verdicts, key=lambda v: order.index(v["id"]))
+    return sorted(verdicts, key=lambda v: order.index(v["id"].split()[0]))
+
+
+def last_cell(parsed, asked, cells):
+    """The last cell that these exercises of a workbook need: what comes
+    later may call parts that are still open."""
+    found = [locate([c for c, _, _ in parsed], PARTS[e.id].function)
+             for e in asked if e.id in PARTS]
+    return max([at[1].number for at in found if at]
+               + [cells[e.id][0].number for e in asked if cells[e.id]],
+               default=0)
 
 
 def absent(path, exercise, pair):
@@ -149,10 +187,12 @@ def absent(path, exercise, pair):
         "there, and save the notebook.")}
 
 
-def run_child(path, cells, ask, limit):
+def run_child(path, cells, ask, limit, own_root=None):
     root = path.resolve().parent.parent
     own = Path(__file__).resolve().parents[1]
     places = [root / "src"] if (root / "src" / "lamina").is_dir() else []
+    if own_root:
+        places = [own_root]
     paths = [*map(str, places), str(own), os.environ.get("PYTHONPATH", "")]
     env = os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
@@ -160,7 +200,8 @@ def run_child(path, cells, ask, limit):
     with tempfile.TemporaryDirectory(
             ignore_cleanup_errors=True) as temporary:
         job, out = Path(temporary, "job.json"), Path(temporary, "out.jsonl")
-        job.write_text(json.dumps({"cells": cells, "ask": ask}),
+        job.write_text(json.dumps({"cells": cells, "ask": ask,
+                                   "workbook": bool(own_root)}),
                        encoding="utf-8", newline="\n")
         out.touch()
         command = [sys.executable, "-c",
@@ -226,12 +267,46 @@ def run_job(job, tell):
     main.__dict__.update(display=print, get_ipython=lambda: None)
     sys.modules["__main__"] = main
     exported = {c["label"] for c in job["cells"] if c["export"]}
+
+    def tell_all(exercise, verdict):
+        found = [verdict]
+        if job.get("workbook"):
+            tell(at=f"the check of {exercise.id}")
+            found = checker.with_part(exercise, main.__dict__, verdict)
+        for one in found:
+            tell(verdict={"id": one.id, "kind": one.kind, "text": one.text})
+
+    waits, answers = None, {}
+    asked = {e.name for e in map(exercises.find, job["ask"])}
     for cell in job["cells"]:
+        if waits and not cell["needed"]:
+            continue
         tell(at=cell["label"])
-        run_cell(cell, main.__dict__)
+        try:
+            run_cell(cell, main.__dict__)
+        except OpenPart as error:   # go on with what does not call it
+            waits = waits or error
+        except CheckError:
+            if waits is None or not cell["needed"]:
+                raise
+        if cell["answer"]:  # a later cell may define the same name
+            answers.update((name, main.__dict__[name]) for name
+                           in asked & {*cell["answer"]} & {*main.__dict__})
     for ident in job["ask"]:
         exercise = exercises.find(ident)
-        function = main.__dict__.get(exercise.name)
+        function = (answers.get(exercise.name)
+                    or main.__dict__.get(exercise.name))
+        if function is None:
+            verdict = checker.Verdict(ident, "missing", (
+                f"{ident} is not answered yet: no cell defines "
+                f"{exercise.name}. Write it in the exercise's cell, and "
+                "save the notebook."))
+            if waits:
+                verdict = checker.Verdict(ident, "missing", (
+                    f"{ident} waits for {waits.ident}, which its chapter "
+                    f"calls above it: write that first.\n{waits}"))
+            tell_all(exercise, verdict)
+            continue
         code = getattr(function, "__code__", None)
         if code is not None and code.co_filename in exported:
             verdict = checker.Verdict(ident, "reference", (
@@ -244,8 +319,7 @@ def run_job(job, tell):
                 verdict = checker.unanswered(exercise, (
                     f"save the notebook,\nthen call `course check {ident}` "
                     f"again. `course hint {ident}` shows a first step."))
-        tell(verdict={"id": ident, "kind": verdict.kind,
-                      "text": verdict.text})
+        tell_all(exercise, verdict)
 
 
 def run_cell(cell, names):
@@ -257,6 +331,9 @@ def run_cell(cell, names):
     except BaseException as error:
         if cell["raises"] and isinstance(error, Exception):
             return
+        found = OPEN.fullmatch(str(error))
+        if found and isinstance(error, NotImplementedError):
+            raise OpenPart(found[1], failure(label, error)) from None
         raise CheckError(failure(label, error)) from None
     if cell["raises"]:
         raise CheckError(
