@@ -54,7 +54,7 @@ PARTS = {
     "09.4": Part("kaiming_std", "sqrt(3) * kaiming_std(empty(shape, "
                  "device='meta'), slope, 'fan_in', 'leaky_relu')"),
     "10.1": Part("SGD.update",
-                 "stepped(SGD.update, p, grad, velocity, lr, momentum)"),
+                 "stepped(SGD, p, grad, velocity, lr, momentum)"),
 }
 
 
@@ -129,19 +129,19 @@ def matrix(n, m):
     return lamina.empty(n, m, dtype=lamina.float64)
 
 
-def stepped(update, p, grad, velocity, lr, momentum):
+def stepped(SGD, p, grad, velocity, lr, momentum):
     """One step on a parameter: (p, velocity) after it."""
     import lamina
 
     p, grad, velocity = (lamina.tensor(v, dtype=lamina.float64)
                          for v in (p, grad, velocity))
-    state = {"momentum_buffer": velocity}
-    group = dict(lr=lr, momentum=momentum, dampening=0, weight_decay=0,
-                 nesterov=False, maximize=False)
-    update(None, p, grad, state, group)
+    p.requires_grad_()
+    optimizer = SGD([p], lr=lr, momentum=momentum)
+    optimizer.state[p]["momentum_buffer"] = velocity
+    p.grad = grad
+    optimizer.step()
     # without momentum the velocity is the gradient, and is not kept
-    velocity = state["momentum_buffer"] if momentum else grad
-    return p.tolist(), velocity.tolist()
+    return p.detach().tolist(), (velocity if momentum else grad).tolist()
 
 
 HELP = {f.__name__: f for f in (
