@@ -1271,3 +1271,47 @@ def test_a_tensor_of_a_subclass_is_no_foreign_object():
     x = lamina.tensor([1.0, 2.0])
     mine = Mine(x.storage, x.geometry, x.dtype)
     assert (x + mine).tolist() == (mine + mine).tolist() == [2.0, 4.0]
+
+
+@pytest.mark.parametrize("device", ["cpu", "python", "meta"])
+@pytest.mark.parametrize("dtype", [lamina.float32, lamina.int16,
+                                   lamina.float16])
+def test_the_first_operand_says_how_a_result_lies(device, dtype):
+    """Where operands are turned differently, as in torch 2.13."""
+    turned = lamina.ones(2, 3, dtype=dtype, device=device).t()
+    rows = lamina.ones(3, 2, dtype=dtype, device=device)
+    for operator in (lamina.add, lamina.maximum, lamina.eq, lamina.fmod,
+                     lamina.logical_and, lamina.atan2):
+        assert operator(turned, rows).stride() == (1, 3)
+        assert operator(rows, turned).stride() == (2, 1)
+        assert operator(turned, 2 * turned).stride() == (1, 3)
+    cube = lamina.ones(2, 3, 4, dtype=dtype, device=device)
+    turned, rows = cube.transpose(0, 2), cube.new_ones((4, 3, 2))
+    assert (turned * rows).stride() == (1, 4, 12)
+    assert (turned * rows[0]).stride() == (1, 4, 12)
+    for name in ("ceil", "erf", "sign", "relu", "logit", "lgamma"):
+        assert getattr(turned, name)().stride() == (1, 4, 12)
+
+
+def test_numbers_of_numpy_are_numbers():
+    np = pytest.importorskip("numpy")
+    x = lamina.tensor([1., 2.])
+    for number in (np.float64(2), np.float32(2), np.int64(2)):
+        assert (x + number).tolist() == (number + x).tolist() == [3., 4.]
+        assert (x + number).dtype is lamina.float32
+        assert x.clone().add_(number).tolist() == [3., 4.]
+
+
+def test_nothing_divided_by_zero_is_nothing():
+    x = lamina.zeros(2, 0, dtype=lamina.int32)
+    assert (x // 0).shape == (x % lamina.zeros(2, 1).int()).shape == (2, 0)
+
+
+@pytest.mark.parametrize("device", ["cpu", "python"])
+def test_isclose_of_integers_does_not_wrap(device):
+    x, y = ([6, 2, 3, 200], [8, 0, 5, 100])
+    x, y = (lamina.tensor(v, dtype=lamina.uint8, device=device)
+            for v in (x, y))
+    assert lamina.isclose(x, y, atol=2.).tolist() == [True] * 3 + [False]
+    low = lamina.tensor([0], dtype=lamina.int8, device=device)
+    assert not lamina.allclose(low, low - 128)

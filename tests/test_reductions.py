@@ -1137,3 +1137,45 @@ def test_in(device):
     assert 2 in x and 3 not in x and lamina.tensor(1.0, device=device) in x
     with pytest.raises(RuntimeError, match='str'):
         'a' in x
+
+
+@pytest.mark.parametrize("device", ["cpu", "python", "meta"])
+def test_results_of_turned_tensors_lie_in_rows(device):
+    """The strides of torch 2.13."""
+    x = lamina.ones(3, 4, 4, device=device).transpose(0, 2)
+    for name in ("sum", "prod", "mean", "std", "amax", "all", "argmax",
+                 "logsumexp"):
+        assert getattr(x, name)(0).stride() == (3, 1), name
+    rows = lamina.zeros(3, 2, dtype=lamina.int64, device=device)
+    turned = lamina.ones(3, 2, device=device).t()
+    assert turned.gather(0, rows.t()).stride() == (3, 1)
+
+
+@pytest.mark.parametrize("device", ["cpu", "python"])
+def test_any_and_all_of_no_dimension(device):
+    x = lamina.tensor([2, 0], device=device)
+    assert x.any(()).tolist() == x.all(()).tolist() == [True, False]
+    assert x.any().item() and not x.all().item()
+
+
+@pytest.mark.parametrize("device", ["cpu", "python"])
+def test_an_index_without_dimensions_scatters_one_element(device):
+    x, src = (lamina.tensor(v, device=device) for v in ([1, 2], [5, 6]))
+    index = lamina.tensor(1, device=device)
+    assert x.scatter_add(0, index, src).tolist() == [1, 7]
+    assert x.scatter(0, index, src).tolist() == [1, 5]
+
+
+@pytest.mark.parametrize("device", ["cpu", "python"])
+@pytest.mark.parametrize("name, last, error", [
+    ("index_add", "source", IndexError), ("index_copy", "source", IndexError),
+    ("index_fill", 1., IndexError), ("index_select", None, IndexError),
+    ("scatter", "source", RuntimeError), ("gather", None, RuntimeError)])
+def test_an_index_that_is_not_there(device, name, last, error):
+    x, source = (lamina.ones(n, device=device) for n in (2, 1))
+    index = lamina.tensor([5], device=device)
+    args = () if last is None else (source if last == "source" else last,)
+    with pytest.raises(error, match=name + r"\(\): index 5 is out of range"):
+        getattr(x, name)(0, index, *args)
+    with pytest.raises(IndexError, match=r"put\(\): index 5"):
+        x.put(index, source)

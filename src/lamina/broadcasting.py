@@ -483,15 +483,16 @@ def result_dtypes(rule, refuse):
 def unary_kernel(function, plan, results):
     """The kernel of one input: the short way, or the general one."""
     general = general_kernel(function, plan)
+    keeps_order = isinstance(function, np.ufunc)
 
     def kernel(self, out=None):
         if out is None and self.dtype in results:
-            a = self.array
-            try:
-                found = run_quiet(function, array(self) if a is None else a)
-                return own(found, results[self.dtype])
-            except RuntimeError:        # another thread is in the context
-                pass
+            a = array(self) if self.array is None else self.array
+            if keeps_order or a.flags.c_contiguous:
+                try:
+                    return own(run_quiet(function, a), results[self.dtype])
+                except RuntimeError:    # another thread is in the context
+                    pass
         return general(self, out=out)
     return kernel
 
@@ -511,7 +512,7 @@ def short_write(function, results):
                 other = array(other)
             if alpha != 1:
                 other = run_quiet(np.multiply, other, alpha)
-            run_quiet(function, a, other, out=a)
+            run_quiet(function, a, other, a)
             return True
         except (AttributeError, KeyError, RuntimeError, ValueError,
                 OverflowError):
@@ -519,6 +520,13 @@ def short_write(function, results):
 
     return write if isinstance(function, np.ufunc) else (
         lambda *args: False)
+
+
+def one_order(a, b):
+    """Whether there is no doubt in what order the result of two arrays
+    lies. In doubt NumPy takes rows, and result_geometry the first's."""
+    return (a.ndim < 2 or b.ndim < 2 or a.strides == b.strides
+            or a.flags.c_contiguous and b.flags.c_contiguous)
 
 
 def binary_kernel(function, plan, results):
@@ -533,17 +541,14 @@ def binary_kernel(function, plan, results):
             return self
         try:
             dtype, a = self.dtype, self.array
-            result = results[dtype]
-            a = array(self) if a is None else a
+            result, a = results[dtype], array(self) if a is None else a
             if isinstance(other, Tensor):
-                short, b = dtype is other.dtype, other.array
-                b = array(other) if b is None else b
-                if a.ndim > 1 and short:
-                    short = (a.flags.c_contiguous and b.flags.c_contiguous
-                             or a.strides == b.strides)
+                b = array(other) if other.array is None else other.array
+                short = dtype is other.dtype and (
+                    a.ndim < 2 or one_order(a, b))
             else:       # NumPy gives a float or an int the array's dtype
                 short, b = (dtype.category == 2
-                            and type(other) is not bool), other
+                            and type(other) in (float, int)), other
             if short:
                 found = run_quiet(function, a, b)
                 if type(found) is not ndarray:
@@ -717,7 +722,7 @@ def whole_division(function):
     """A NumPy function that refuses integers divided by zero."""
     @short
     def checked(a, b):
-        if a.dtype.kind in "iu" and not np.all(b):
+        if a.dtype.kind in "iu" and not np.all(b) and np.broadcast(a, b).size:
             refuse_zero(b)
         return function(a, b)
     return checked
@@ -975,23 +980,20 @@ def polygamma(x, n):
         return 0.0 if x > 0 else nan
     sign = (-1) ** (n + 1)
     if x <= 0:
-        if x == math.floor(x) and (n > 1 or not -1e15 < x < 0):
-            return sign * inf                           # a pole
-        if n == 1:              # as PyTorch, huge and no pole at -1, -2, ...
-            return (math.pi / math.sin(math.pi * x)) ** 2 - polygamma(
-                1 - x, 1)
+        if x == math.floor(x):                          # a pole
+            return sign * inf
         return -sign * polygamma(1 - x, n) - math.pi ** (n + 1) * (
             cot_derivative(1 / math.tan(math.pi * math.fmod(x, 1)), n))
     power, total = n + 1, 0.0
     while x < 10 + n:
         total, x = total + ieee_pow(x, -power), x + 1
     term = x ** -power
-    total += x ** -n / n + term / 2
+    total += x * term / n + term / 2
     for k, c in enumerate((1 / 12, -1 / 720, 1 / 30240, -1 / 1209600,
                            1 / 47900160, -691 / 1307674368000)):
-        term *= (power + 2 * k) / x
+        term *= (power + 2 * k - 1 if k else 1) * (power + 2 * k) / x ** (
+            2 if k else 1)
         total += c * term
-        term *= (power + 2 * k + 1) / x
     return sign * math.factorial(n) * total
 
 
@@ -1525,7 +1527,7 @@ def isclose(self, other, rtol, atol, equal_nan):
         close = close | ((self != self) & (other != other))
     if rtol == 0 == atol:
         return close
-    if self.dtype is bool_:
+    if other.dtype.category < 2:        # the gap of integers may wrap
         self, other = self.float(), other.float()
     allowed, gap = (other * rtol).abs() + atol, (self - other).abs()
     return close | (gap.isfinite() & (gap <= allowed))

@@ -476,12 +476,13 @@ def keys_text(arguments):
     return " | ".join(texts) or "0"
 
 
-def from_outside(value):
-    """NumPy's numbers and arrays as ours; None for what is no operand."""
+def from_outside(value, otherwise=None):
+    """NumPy's numbers and arrays as ours; `otherwise` for what is no
+    operand."""
     if hasattr(type(value), "__torch_function__"):
         return value
     if not hasattr(value, "__array_interface__"):
-        return None
+        return otherwise
     return tensor(value) if value.shape else value.item()
 
 
@@ -511,11 +512,14 @@ def build_call(operator, name=None, guard=None):
     if several:
         lines.append(f"if out is not None: return into_each(operator, "
                      f"({names},), out)")
+    outside = ("if type({0}) is not Tensor and not isinstance({0}, (Tensor, "
+               "int, float)):\n            {0} = from_outside({0}{1})")
     if guard:
-        lines.insert(0, f"if type({guard}) is not Tensor and not isinstance("
-                        f"{guard}, (Tensor, int, float)):\n            "
-                        f"{guard} = from_outside({guard})\n            "
+        lines.insert(0, outside.format(guard, "") + "\n            "
                         f"if {guard} is None: return NotImplemented")
+    else:
+        lines[:0] = [outside.format(a.name, ", " + a.name)
+                     for a in arguments if a.name in operator.numbers]
     source = TEMPLATE.format(
         name=name, names=names,
         parameters=parameter_list(arguments, out or several),
@@ -634,12 +638,14 @@ def fits(operator, args, kwargs):
     types = {p.name: p.type for p in params}
     needed = {p.name for p in params if p.default is None}
     return needed <= given.keys() <= types.keys() and all(
-        v is None or k in operator.numbers or may_be(types[k], v)
+        may_be(types[k], v, k in operator.numbers)
         for k, v in given.items())
 
 
-def may_be(type, value):
+def may_be(type, value, number=False):
     """Whether an argument of a schema's type may have that value."""
+    if value is None or number:
+        return number or type[-1] == "?"
     if type.startswith("Tensor"):
         return (isinstance(value, (list, tuple)) if type.endswith("[]")
                 else is_tensor_like(value))
