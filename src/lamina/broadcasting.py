@@ -512,7 +512,7 @@ def short_write(function, results):
                 other = array(other)
             if alpha != 1:
                 other = run_quiet(np.multiply, other, alpha)
-            run_quiet(function, a, other, a)
+            run_quiet(function, a, other, out=a)
             return True
         except (AttributeError, KeyError, RuntimeError, ValueError,
                 OverflowError):
@@ -520,13 +520,6 @@ def short_write(function, results):
 
     return write if isinstance(function, np.ufunc) else (
         lambda *args: False)
-
-
-def one_order(a, b):
-    """Whether there is no doubt in what order the result of two arrays
-    lies. In doubt NumPy takes rows, and result_geometry the first's."""
-    return (a.ndim < 2 or b.ndim < 2 or a.strides == b.strides
-            or a.flags.c_contiguous and b.flags.c_contiguous)
 
 
 def binary_kernel(function, plan, results):
@@ -541,11 +534,14 @@ def binary_kernel(function, plan, results):
             return self
         try:
             dtype, a = self.dtype, self.array
-            result, a = results[dtype], array(self) if a is None else a
+            result = results[dtype]
+            a = array(self) if a is None else a
             if isinstance(other, Tensor):
-                b = array(other) if other.array is None else other.array
-                short = dtype is other.dtype and (
-                    a.ndim < 2 or one_order(a, b))
+                short, b = dtype is other.dtype, other.array
+                b = array(other) if b is None else b
+                if a.ndim > 1 and short:
+                    short = (a.flags.c_contiguous and b.flags.c_contiguous
+                             or a.strides == b.strides)
             else:       # NumPy gives a float or an int the array's dtype
                 short, b = (dtype.category == 2
                             and type(other) in (float, int)), other
@@ -980,20 +976,23 @@ def polygamma(x, n):
         return 0.0 if x > 0 else nan
     sign = (-1) ** (n + 1)
     if x <= 0:
-        if x == math.floor(x):                          # a pole
-            return sign * inf
+        if x == math.floor(x) and (n > 1 or not -1e15 < x < 0):
+            return sign * inf                           # a pole
+        if n == 1:              # as PyTorch, huge and no pole at -1, -2, ...
+            return (math.pi / math.sin(math.pi * x)) ** 2 - polygamma(
+                1 - x, 1)
         return -sign * polygamma(1 - x, n) - math.pi ** (n + 1) * (
             cot_derivative(1 / math.tan(math.pi * math.fmod(x, 1)), n))
     power, total = n + 1, 0.0
     while x < 10 + n:
         total, x = total + ieee_pow(x, -power), x + 1
     term = x ** -power
-    total += x * term / n + term / 2
+    total += x ** -n / n + term / 2
     for k, c in enumerate((1 / 12, -1 / 720, 1 / 30240, -1 / 1209600,
                            1 / 47900160, -691 / 1307674368000)):
-        term *= (power + 2 * k - 1 if k else 1) * (power + 2 * k) / x ** (
-            2 if k else 1)
+        term *= (power + 2 * k) / x
         total += c * term
+        term *= (power + 2 * k + 1) / x
     return sign * math.factorial(n) * total
 
 

@@ -83,7 +83,8 @@ def reduced_rows(x, dims):
 def plan_reduction(name, x, dim, keepdim, empty_ok):
     """The dimensions to reduce and the shape of the result, or an error
     where there is nothing to choose from."""
-    dims = reduced_dims(dim, len(x.shape))
+    every = dim == () and name in ("all", "any")    # each by itself
+    dims = () if every else reduced_dims(dim, len(x.shape))
     if not empty_ok and not numel(x.shape[d] for d in dims):
         error = IndexError          # the classes that PyTorch raises
         if dim in (None, ()) and not name.startswith("arg"):
@@ -118,8 +119,8 @@ def reduction(schema, doc, python, numpy, dtype=lambda d: d, empty_ok=True):
     def cpu_kernel(self, dim, keepdim, wanted=None, *others):
         dims, _ = plan_reduction(name, self, dim, keepdim, empty_ok)
         out_dtype = numpy_dtypes[wanted or dtype(self.dtype)]
-        return from_array(quiet(numpy, array(self), dims, keepdim,
-                                out_dtype, *others))
+        found = quiet(numpy, array(self), dims, keepdim, out_dtype, *others)
+        return from_array(np.asarray(found, order="C"))
 
     def meta_kernel(self, dim, keepdim, wanted=None, *others):
         _, shape = plan_reduction(name, self, dim, keepdim, empty_ok)
@@ -290,7 +291,8 @@ def check_index_fits(name, index, x, free=None):
 
 def check_range(name, low, high, d, size):
     if low < 0 or high >= size:
-        raise (IndexError if name.startswith("index") else RuntimeError)(
+        raise (RuntimeError if name.startswith(("gather", "scatter", "_"))
+               else IndexError)(
             f"{name}(): index {low if low < 0 else high} is out of range: "
             f"dimension {d} has size {size}, so expected 0 to {size - 1}")
 
@@ -345,7 +347,8 @@ def cpu_gather(self, dim, index, sparse_grad=False):
     if not index.numel():
         return empty(index.shape, dtype=self.dtype)
     source = array(self) if self.shape else array(self).reshape(1)
-    return from_array(source[numpy_places("gather", self, d, index)])
+    found = source[numpy_places("gather", self, d, index)]
+    return from_array(np.asarray(found, order="C"))
 
 
 @impl("gather", "meta")
@@ -364,6 +367,12 @@ def check_scatter(name, self, dim, index, src):
         raise RuntimeError(f"{name}(): src is {src.dtype}, self is "
                            f"{self.dtype}: convert one with .to()")
     return d
+
+
+def part_for(index, x):
+    """The part of an array that `index` has a place for."""
+    return x[tuple(map(slice, index.shape or x.shape and (1,)))].reshape(
+        index.shape)
 
 
 def scattering(schema, doc, python, numpy):
@@ -390,7 +399,7 @@ def scattering(schema, doc, python, numpy):
         if index.numel():
             quiet(numpy, out if out.shape else out.reshape(1),
                   numpy_places(name, self, d, index),
-                  array(src)[tuple(map(slice, index.shape))])
+                  part_for(index, array(src)))
         return from_array(out)
 
     def meta_kernel(self, dim, index, src):
@@ -500,6 +509,12 @@ define("scatter.value_reduce(Tensor self, int dim, Tensor index, "
        "or multiplied" + where_read, composite=scatter_value, inplace=True)
 
 
+def check_named(name, index, d, size):
+    """Refuse indices that are out of range, in the operator's own name."""
+    if index.numel() and index.device.type != "meta":
+        check_range(name, index.min().item(), index.max().item(), d, size)
+
+
 def index_of_rows(name, self, dim, index, negative=False):
     """The dimension's number, and the vector index expanded: the same for
     every column of self."""
@@ -507,9 +522,10 @@ def index_of_rows(name, self, dim, index, negative=False):
     if len(index.shape) > 1 or index.dtype not in (int32, int64):
         raise IndexError(f"{name}() takes a vector of int64 indices; got "
                          f"{index.dtype} of shape {list(index.shape)}")
+    size = self.shape[d] if self.shape else 1
     if negative:
-        size = self.shape[d] if self.shape else 1
         index = functions["where"](index < 0, index + size, index)
+    check_named(name, index, d, size)
     shape = list(self.shape)
     if not shape:
         return d, index.reshape(-1)
@@ -590,7 +606,9 @@ def flat_index(name, self, index):
         raise IndexError(f"{name}(): there is no element to name in shape "
                          f"{list(self.shape)}")
     index = index.reshape(-1)
-    return functions["where"](index < 0, index + self.numel(), index)
+    index = functions["where"](index < 0, index + self.numel(), index)
+    check_named(name, index, 0, self.numel())
+    return index
 
 
 def put(self, index, source, accumulate):
@@ -1634,7 +1652,7 @@ def masked_scatter(self, mask, source):
                            f"source of {self.dtype}; got {mask.dtype} and "
                            f"{source.dtype}")
     shape = broadcast_shapes(self.shape, mask.shape)
-    self, mask = self.expand(shape), mask.expand(shape)
+    self, mask = (x.expand(shape).contiguous() for x in (self, mask))
     where = mask.reshape(-1).cumsum(0) - 1
     if mask.any().item() and where.narrow(0, -1, 1).item() >= (
             source.numel()):
