@@ -1315,3 +1315,18 @@ def test_isclose_of_integers_does_not_wrap(device):
     assert lamina.isclose(x, y, atol=2.).tolist() == [True] * 3 + [False]
     low = lamina.tensor([0], dtype=lamina.int8, device=device)
     assert not lamina.allclose(low, low - 128)
+
+
+@pytest.mark.parametrize("device", ["cpu", "python"])
+@pytest.mark.parametrize("dtype", [lamina.float16, lamina.bfloat16])
+def test_a_number_is_rounded_to_the_half_precision_that_it_meets(device,
+                                                                 dtype):
+    values = [.1, 1 / 3, 3.3333]
+    x = lamina.tensor(values, dtype=dtype, device=device)
+    for i, value in enumerate(values):
+        kept = x[i].item()
+        assert (x == value)[i] and (x >= value)[i] and not (x < value)[i]
+        assert (x == lamina.tensor(value, device=device))[i]
+        assert (x - value)[i].item() == (x % value)[i].item() == 0
+        factor = lamina.tensor(kept * value).to(dtype).item()
+        assert (x * value)[i].item() == factor

@@ -1179,3 +1179,19 @@ def test_an_index_that_is_not_there(device, name, last, error):
         getattr(x, name)(0, index, *args)
     with pytest.raises(IndexError, match=r"put\(\): index 5"):
         x.put(index, source)
+
+
+@pytest.mark.parametrize("device", ["cpu", "python"])
+def test_searchsorted_compares_where_dtypes_meet(device):
+    rows = lamina.tensor([0, 1, 2], device=device)
+    assert lamina.searchsorted(rows, 1.5).item() == 2
+    assert lamina.bucketize(1.5, rows).item() == 2
+    half = lamina.tensor([.5, 1.], dtype=lamina.float64, device=device)
+    assert lamina.searchsorted(rows, half).tolist() == [1, 1]
+    assert lamina.searchsorted(rows.to(lamina.int8), 300).item() == 3
+
+
+def test_topk_keeps_no_more_than_its_result():
+    values, indices = lamina.arange(1000).topk(1)
+    assert indices.untyped_storage().nbytes() == 8
+    assert lamina.ones(3, 2).topk(1).indices.stride() == (1, 1)

@@ -206,7 +206,7 @@ def test_sizes_that_are_none(size, error, says):
     ([[]], 'float32'), ([1, 2], 'int64'), ([True, 2], 'int64'),
     ([True, 2.5], 'float32'), ([[1, 2], [3, 4.5]], 'float32'),
     ((1, (2)), 'int64'), ([(), ()], 'float32'), (range(4), 'int64'),
-    ([np.float64(1), 2], 'float32'), ([math.inf, math.nan], 'float32')])
+    ([np.float64(1), 2], 'float64'), ([math.inf, math.nan], 'float32')])
 @pytest.mark.parametrize('where', DEVICES)
 def test_tensor(data, dtype, where):
     x = lamina.tensor(data, device=where)
@@ -1575,3 +1575,22 @@ def test_a_number_is_formatted():
     assert f'{x[1]:.1f} {x[0]}' == '2.2 1.5' and f'{x}' == str(x)
     with pytest.raises(TypeError):
         f'{x:.1f}'
+
+
+def test_a_number_of_numpy_is_assigned():
+    np = pytest.importorskip("numpy")
+    x = lamina.zeros(3)
+    x[0], x[1:] = np.int64(3), np.float64(.5)
+    x[[True, False, False]] = np.float32(2)
+    assert x.tolist() == [2, .5, .5]
+
+
+def test_numbers_bring_their_dtype():
+    np = pytest.importorskip("numpy")
+    for numbers, dtype in [
+            ([np.float64(2)], lamina.float64), ([1., np.float64(2)],
+                                                lamina.float64),
+            ([np.int16(2)], lamina.int16), ([np.uint8(2), 1.], lamina.float32),
+            ([[lamina.tensor(1., dtype=lamina.float16)]], lamina.float16),
+            ([1, 2.5, True], lamina.float32), ([True], lamina.bool)]:
+        assert lamina.tensor(numbers).dtype is dtype

@@ -17,7 +17,7 @@ import lamina.strides as strides
 from lamina.storage import (
     DLPACK_CPU, Storage, as_device, bfloat16, bool_, cpu, device, dtypes,
     float16, float32, float64, get_default_device, int16, int32, int64, int8,
-    lend_dlpack, meta, take_dlpack, uint8,
+    lend_dlpack, meta, take_dlpack, uint8, wrap,
 )
 from lamina.strides import (
     Geometry, Tensor, as_dtype, element, empty, empty_like, flat,
@@ -1480,6 +1480,25 @@ def planned(operator, args):
         found if isinstance(found, tuple) else (found,))]
 
 
+EXACT = ("mul", "div", "floor_divide", "lerp")
+
+
+def rounded(operator, args):
+    """The arguments, with numbers as the half precision that they meet has
+    them: 0.1 is equal to what was made of it. A factor stays exact."""
+    tensors = [x for x in args if isinstance(x, Tensor)]
+    met = {x.dtype for x in tensors if x.shape} or {x.dtype for x in tensors}
+    if not met < set(HALVES) or not operator.numbers or (
+            operator.schema.name.rstrip("_") in EXACT):
+        return args
+    half, = met
+    numbers = [a.name in operator.numbers for a in operator.schema.arguments]
+    return [wrap(half, x) if number and isinstance(x, (int, float)) else
+            kernel_of("_to_copy", x)(x, half)
+            if number and isinstance(x, Tensor) and not x.shape else x
+            for x, number in zip(args, numbers)]
+
+
 def narrowed(results, dtypes):
     """Results rounded to the dtypes that were planned."""
     return [kernel_of("_to_copy", x)(x, dtype)
@@ -1495,7 +1514,7 @@ def wrap_half(operator, kernel):
 
     def computed(*args):
         dtypes = planned(operator, args)
-        found = kernel(*map(widened, args))
+        found = kernel(*map(widened, rounded(operator, args)))
         if operator.result:
             return operator.result(*narrowed(found, dtypes))
         return narrowed([found], dtypes)[0]
@@ -1503,7 +1522,7 @@ def wrap_half(operator, kernel):
     def written(*args):
         target = args[-1 if is_out_form(operator) else 0]
         planned(operator, args)         # refuses what does not fit
-        found = kernel(*map(widened, args))
+        found = kernel(*map(widened, rounded(operator, args)))
         if found is target:
             return target
         if is_out_form(operator):

@@ -11,7 +11,7 @@ import warnings
 from itertools import accumulate
 
 from lamina.broadcasting import (
-    broadcast_shapes, functions, ieee_log, ieee_pow, quiet,
+    broadcast_shapes, functions, ieee_log, ieee_pow, quiet, result_type,
 )
 from lamina.dispatch import (
     array, define, from_array, impl, np, numpy_dtypes, operators,
@@ -20,8 +20,8 @@ from lamina.storage import (
     bool_, float32, float64, get_default_dtype, int32, int64, uint8, wrap,
 )
 from lamina.strides import (
-    Tensor, clone, empty, empty_like, flat, full, method, numel, offsets,
-    permute, tensor, wrap_dim, write_values, zeros_like,
+    Tensor, clone, contiguous_format, empty, empty_like, flat, full, method,
+    numel, offsets, permute, tensor, wrap_dim, write_values, zeros_like,
 )
 
 __all__ = [
@@ -512,7 +512,7 @@ define("scatter.value_reduce(Tensor self, int dim, Tensor index, "
 def check_named(name, index, d, size):
     """Refuse indices that are out of range, in the operator's own name."""
     if index.numel() and index.device.type != "meta":
-        check_range(name, index.min().item(), index.max().item(), d, size)
+        check_range(name, index.amin().item(), index.amax().item(), d, size)
 
 
 def index_of_rows(name, self, dim, index, negative=False):
@@ -999,8 +999,8 @@ def topk(self, k, dim, largest, sorted):
         raise RuntimeError(f"topk(): k is {k}; dimension {d} of "
                            f"{list(self.shape)} has {size} elements")
     where = self.argsort(dim, largest)
-    if self.shape:
-        where = where.narrow(d, 0, k)
+    if self.shape:      # a copy, which does not keep the rest in memory
+        where = where.narrow(d, 0, k).clone(memory_format=contiguous_format)
     return at_places("topk", self, d, where)
 
 
@@ -1014,6 +1014,7 @@ def kthvalue(self, k, dim, keepdim):
     where = self.argsort(dim)
     if self.shape:
         where = where.narrow(d, k - 1, 1)
+        where = where.clone(memory_format=contiguous_format)
     return at_places("kthvalue", self, d, where, keepdim)
 
 
@@ -1512,15 +1513,16 @@ def searchsorted(sorted_sequence, self, out_int32=False, right=False,
                            f"right={right} must agree; got {side!r}")
     rows = sorted_sequence
     refuse_bool("searchsorted", rows)
+    met = result_type(rows, self)
     if not isinstance(self, Tensor):
-        self = full((), self, dtype=rows.dtype, device=rows.device)
+        self = full((), self, device=rows.device)
+    self, rows = self.to(met), rows.to(met)
     shared = len(rows.shape) == 1
-    if not rows.shape or self.dtype is not rows.dtype or not (
-            shared or rows.shape[:-1] == self.shape[:-1]):
+    if not rows.shape or not (shared or rows.shape[:-1] == self.shape[:-1]):
         raise RuntimeError(
-            f"searchsorted(): {rows.dtype} of shape {list(rows.shape)} for "
-            f"{self.dtype} of shape {list(self.shape)}; expected one dtype, "
-            f"and a vector or equal sizes but in the last dimension")
+            f"searchsorted(): rows of shape {list(rows.shape)} for values of "
+            f"shape {list(self.shape)}; expected a vector, or equal sizes "
+            f"but in the last dimension")
     if sorter is not None:
         if sorter.dtype is not int64 or sorter.shape != rows.shape:
             raise RuntimeError(f"searchsorted(): sorter must be int64 of "

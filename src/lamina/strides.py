@@ -479,6 +479,12 @@ def number_dtype(value):
     return int64 if whole else get_default_dtype()
 
 
+def _dtype_of(value):
+    """number_dtype, or the dtype that a number brings with it."""
+    name = getattr(getattr(value, "dtype", None), "name", None)
+    return dtypes.get(name) or number_dtype(value)
+
+
 def _number(value):
     """A Python number, itself or out of a tensor or a NumPy scalar."""
     if isinstance(value, (int, float)):
@@ -548,7 +554,7 @@ def _append_numbers(out, data, shape, level=0):
         if nested:
             raise TypeError(f"tensor(): expected a number {level} levels "
                             f"deep, as the first is; got {data!r}")
-        out.append(_number(data))
+        out.append(data)
         return
     if not nested:
         raise TypeError(f"tensor(): expected a list of {shape[level]} at "
@@ -565,7 +571,8 @@ def _append_numbers(out, data, shape, level=0):
 def tensor(data, *, dtype=None, device=None, requires_grad=False):
     """A new tensor with a copy of `data`: a number, lists, an array.
 
-    The dtype is that of the widest number in it: bool, int64, or float32.
+    The dtype is that of the widest number in it: bool, int64, or float32,
+    or what a number of NumPy or a tensor says.
     """
     dtype = as_dtype(dtype)
     keep = element
@@ -582,9 +589,10 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False):
     else:
         shape, values = _nested_shape(data), []
         _append_numbers(values, data, shape)
-    if dtype is None:
-        kinds = {number_dtype(v) for v in values} or {get_default_dtype()}
-        dtype = max(kinds, key=lambda kind: kind.category)
+        if dtype is None:
+            kinds = {_dtype_of(v) for v in values} or {get_default_dtype()}
+            dtype = max(kinds, key=lambda d: (d.category, d.itemsize))
+        values = [_number(v) for v in values]
     keep = wrap if dtype.category == 2 else keep
     x = _filled(values, shape, dtype, device, keep)
     return _leaf(x, requires_grad)
@@ -1474,6 +1482,8 @@ def zero_(self):
 
 def _value(value):
     """A number that may be assigned; TypeError for anything else."""
+    if getattr(value, "shape", None) == ():         # NumPy's numbers
+        value = value.item()
     if not isinstance(value, (int, float)):
         raise TypeError(f"x[...] = value takes a number or a tensor, not "
                         f"{type(value).__name__}: tensor(...) may make one")
