@@ -327,6 +327,84 @@ class Storage:
         return f"Storage({self.nbytes()} bytes, device='{self.device}')"
 
 
+_default = {"device": cpu if find_spec("numpy") else python,
+            "dtype": float32}
+
+
+def get_default_device():
+    """Where tensors are made unless you say: cpu, or python where NumPy is
+    not installed."""
+    return _default["device"]
+
+
+def set_default_device(device):
+    """Make `device` the one where tensors are made unless you say."""
+    _default["device"] = as_device(device)
+
+
+def get_default_dtype():
+    """The dtype of Python floats: float32 unless you say."""
+    return _default["dtype"]
+
+
+def set_default_dtype(dtype):
+    """Make `dtype`, a floating-point one, that of Python floats."""
+    if getattr(dtype, "category", None) != 2:
+        raise TypeError(f"only a floating-point dtype, such as float32, "
+                        f"can be the default; got {dtype!r}")
+    _default["dtype"] = dtype
+
+
+class finfo:
+    """The limits of a floating-point dtype, read off its bit patterns."""
+
+    def __init__(self, type=None):
+        dtype = as_dtype(type) or get_default_dtype()
+        if dtype.category != 2:
+            raise TypeError(f"finfo() is for floating-point dtypes; for "
+                            f"{dtype} there is iinfo({dtype})")
+        pack, unpack = dtype.format.pack, dtype.format.unpack
+
+        pattern = struct.Struct("=" + {2: "H", 4: "I", 8: "Q"}[
+            dtype.itemsize])        # the unsigned integer of that size
+
+        def number(bits):
+            return unpack(pattern.pack(bits))[0]
+
+        one, infinity = (pattern.unpack(pack(x))[0] for x in (1.0, math.inf))
+        self.bits = 8 * dtype.itemsize
+        self.max = number(infinity - 1)
+        self.min = -self.max
+        self.eps = number(one + 1) - 1
+        # the lowest bit of the exponent alone
+        self.tiny = self.smallest_normal = number(infinity & -infinity)
+        self.resolution = 1 / 10 ** math.floor(-math.log10(self.eps))
+        self.dtype = dtype.name
+
+    def __repr__(self):
+        return (f"finfo(resolution={self.resolution:g}, min={self.min:g}, "
+                f"max={self.max:g}, eps={self.eps:g}, "
+                f"smallest_normal={self.tiny:g}, tiny={self.tiny:g}, "
+                f"dtype={self.dtype})")
+
+
+class iinfo:
+    """The limits of an integer dtype."""
+
+    def __init__(self, type):
+        dtype = as_dtype(type)
+        if getattr(dtype, "category", None) != 1:
+            raise TypeError(f"iinfo() is for integer dtypes; for floats "
+                            f"there is finfo(); got {dtype}")
+        self.bits = 8 * dtype.itemsize
+        self.min = -2 ** (self.bits - 1) if dtype.is_signed else 0
+        self.max = self.min + 2 ** self.bits - 1
+        self.dtype = dtype.name
+
+    def __repr__(self):
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+
+
 class DLTensor(ctypes.Structure):
     """What DLPack says of a tensor; the field names are dlpack.h's."""
 
@@ -472,84 +550,6 @@ def take_dlpack(capsule, device=cpu):
         weakref.finalize(
             memory, _deleter_type(deleter), address).atexit = False
     return storage, dtype, shape, strides
-
-
-_default = {"device": cpu if find_spec("numpy") else python,
-            "dtype": float32}
-
-
-def get_default_device():
-    """Where tensors are made unless you say: cpu, or python where NumPy is
-    not installed."""
-    return _default["device"]
-
-
-def set_default_device(device):
-    """Make `device` the one where tensors are made unless you say."""
-    _default["device"] = as_device(device)
-
-
-def get_default_dtype():
-    """The dtype of Python floats: float32 unless you say."""
-    return _default["dtype"]
-
-
-def set_default_dtype(dtype):
-    """Make `dtype`, a floating-point one, that of Python floats."""
-    if getattr(dtype, "category", None) != 2:
-        raise TypeError(f"only a floating-point dtype, such as float32, "
-                        f"can be the default; got {dtype!r}")
-    _default["dtype"] = dtype
-
-
-class finfo:
-    """The limits of a floating-point dtype, read off its bit patterns."""
-
-    def __init__(self, type=None):
-        dtype = as_dtype(type) or get_default_dtype()
-        if dtype.category != 2:
-            raise TypeError(f"finfo() is for floating-point dtypes; for "
-                            f"{dtype} there is iinfo({dtype})")
-        pack, unpack = dtype.format.pack, dtype.format.unpack
-
-        pattern = struct.Struct("=" + {2: "H", 4: "I", 8: "Q"}[
-            dtype.itemsize])        # the unsigned integer of that size
-
-        def number(bits):
-            return unpack(pattern.pack(bits))[0]
-
-        one, infinity = (pattern.unpack(pack(x))[0] for x in (1.0, math.inf))
-        self.bits = 8 * dtype.itemsize
-        self.max = number(infinity - 1)
-        self.min = -self.max
-        self.eps = number(one + 1) - 1
-        # the lowest bit of the exponent alone
-        self.tiny = self.smallest_normal = number(infinity & -infinity)
-        self.resolution = 1 / 10 ** math.floor(-math.log10(self.eps))
-        self.dtype = dtype.name
-
-    def __repr__(self):
-        return (f"finfo(resolution={self.resolution:g}, min={self.min:g}, "
-                f"max={self.max:g}, eps={self.eps:g}, "
-                f"smallest_normal={self.tiny:g}, tiny={self.tiny:g}, "
-                f"dtype={self.dtype})")
-
-
-class iinfo:
-    """The limits of an integer dtype."""
-
-    def __init__(self, type):
-        dtype = as_dtype(type)
-        if getattr(dtype, "category", None) != 1:
-            raise TypeError(f"iinfo() is for integer dtypes; for floats "
-                            f"there is finfo(); got {dtype}")
-        self.bits = 8 * dtype.itemsize
-        self.min = -2 ** (self.bits - 1) if dtype.is_signed else 0
-        self.max = self.min + 2 ** self.bits - 1
-        self.dtype = dtype.name
-
-    def __repr__(self):
-        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
 
 
 # PyTorch's other names. Three of them hide a builtin, so they come last,
