@@ -762,7 +762,9 @@ def __getattr__(name):
     near = difflib.get_close_matches(name, __dir__(), 1)
     raise AttributeError(
         f"module 'lamina' has no attribute {{name!r}}"
-        + (f"; the nearest name is {{near[0]!r}}" if near else ""))
+        + (f"; the nearest name is {{near[0]!r}}" if near else "")
+        + ("" if name.startswith("__") else
+           "; what is left out is told on the page 'Where Lamina differs'"))
 
 
 def __dir__():

@@ -436,7 +436,9 @@ except AttributeError as error:
         [sys.executable, "-c", code], text=True, capture_output=True,
         env={"PYTHONPATH": str(tmp_path / "src")})
     assert done.stdout == ("module 'lamina' has no attribute 'Tenser'; the "
-                           "nearest name is 'Tensor'\n"), done.stderr
+                           "nearest name is 'Tensor'; what is left out is told "
+                           "on the page 'Where Lamina differs'\n"), (
+                               done.stderr)
 
 
 def test_an_operator_wins_over_a_module_of_its_name(tmp_path, folder):
