@@ -5,6 +5,8 @@ import os
 import sys
 from pathlib import Path
 
+from course import teaching
+
 
 ABOUT = """\
 From the chapters to the library, and from an answer to a verdict.
@@ -112,6 +114,8 @@ def parser():
                "~/.bashrc (~/.zshrc); for fish: course completion fish > "
                "~/.config/fish/completions/course.fish")
     made.add_argument("shell", choices=("bash", "zsh", "fish"))
+
+    teaching.add_to(add)
     return top
 
 
