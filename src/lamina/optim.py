@@ -1028,40 +1028,6 @@ class ChainedScheduler(Several):
         self._last_lr = scheduler.get_last_lr()
 
 
-def find_lr(optimizer, closure, low=1e-6, high=10.0, steps=100):
-    """The losses of a run whose rate grows from low to high by the same
-    factor each step: two lists, (rates, losses).
-
-    closure computes the loss and its gradients, as for step(). It ends
-    early where the loss is four times the best so far, or no number.
-    Parameters, their gradients and the optimiser are then as they were
-    before. L. Smith, "Cyclical learning rates for training neural
-    networks", WACV 2017.
-    """
-    saved = copy.deepcopy(optimizer.state_dict())
-    before = [(p, p.detach().clone(), p.grad)
-              for p in all_params(optimizer.param_groups)]
-    rates, losses = [], []
-    try:
-        for i in range(steps):
-            lr = low * (high / low) ** (i / max(steps - 1, 1))
-            for group in optimizer.param_groups:
-                group["lr"] = lr
-            optimizer.zero_grad()
-            loss = float(optimizer.step(closure))
-            if not loss <= 4 * min(losses, default=loss):
-                break
-            rates.append(lr)
-            losses.append(loss)
-    finally:
-        optimizer.load_state_dict(saved)
-        with no_grad():
-            for p, value, grad in before:
-                p.copy_(value)
-                p.grad = grad
-    return rates, losses
-
-
 def optimizer_method(function):
     """Make a function a method of all optimisers."""
     setattr(Optimizer, function.__name__, function)
@@ -1122,6 +1088,40 @@ def fitted(kept, p, name=None):
         return copy.deepcopy(kept)
     dtype = p.dtype if kept.dtype.category == 2 else kept.dtype
     return kept.detach().to(p.device).to(dtype).clone()
+
+
+def find_lr(optimizer, closure, low=1e-6, high=10.0, steps=100):
+    """The losses of a run whose rate grows from low to high by the same
+    factor each step: two lists, (rates, losses).
+
+    closure computes the loss and its gradients, as for step(). It ends
+    early where the loss is four times the best so far, or no number.
+    Parameters, their gradients and the optimiser are then as they were
+    before. L. Smith, "Cyclical learning rates for training neural
+    networks", WACV 2017.
+    """
+    saved = copy.deepcopy(optimizer.state_dict())
+    before = [(p, p.detach().clone(), p.grad)
+              for p in all_params(optimizer.param_groups)]
+    rates, losses = [], []
+    try:
+        for i in range(steps):
+            lr = low * (high / low) ** (i / max(steps - 1, 1))
+            for group in optimizer.param_groups:
+                group["lr"] = lr
+            optimizer.zero_grad()
+            loss = float(optimizer.step(closure))
+            if not loss <= 4 * min(losses, default=loss):
+                break
+            rates.append(lr)
+            losses.append(loss)
+    finally:
+        optimizer.load_state_dict(saved)
+        with no_grad():
+            for p, value, grad in before:
+                p.copy_(value)
+                p.grad = grad
+    return rates, losses
 
 
 def __getattr__(name):
