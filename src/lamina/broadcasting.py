@@ -255,6 +255,7 @@ def as_number(dtype):
 
 RULES = {       # where the inputs meet -> (compute in, result)
     "same": lambda met: (opmath(met), met),
+    # of the first input alone: planner leaves the others out
     "first": lambda met: (opmath(met), met),
     "float": lambda met: (opmath(as_float(met)), as_float(met)),
     "number": lambda met: (opmath(as_number(met)), as_number(met)),
@@ -841,6 +842,8 @@ def check_pow(inputs, met, parameters):
 elementwise("pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
             "self to the power of exponent.", ieee_pow, numpy_pow,
             numbers=True, check=check_pow)
+
+
 define("float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
        "pow in float64.", numbers=True, composite=lambda self, exponent:
        functions["pow"](as_double(self), as_double(exponent)))
@@ -1139,6 +1142,8 @@ elementwise("relu(Tensor self) -> Tensor",
 elementwise("sign(Tensor self) -> Tensor",
             "-1, 0 or 1: the side of 0 that self is on; 0 for nan.",
             lambda a: (a > 0) - (a < 0), numpy_sign)
+
+
 elementwise("square(Tensor self) -> Tensor", "self * self.",
             lambda a: a * a, np and np.square, "number")
 
