@@ -4,9 +4,11 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = 'Scripts' if os.name == 'nt' else 'bin'
@@ -187,3 +189,25 @@ def test_repairs(project, tmp_path):
     (moved / '.venv').write_text('', encoding='utf-8')
     assert set_up(moved).returncode == 0
     assert works(moved)
+
+
+# ---- where others run it --------------------------------------------------
+
+def test_the_workflows_run_the_pythons_that_are_named():
+    project = tomllib.loads((ROOT / 'pyproject.toml').read_text('utf-8'))
+    named = [line.split()[-1] for line in project['project']['classifiers']
+             if line.startswith('Programming Language :: Python :: 3.')]
+    readme = (ROOT / 'README.md').read_text('utf-8')
+    assert f'Python {", ".join(named[:-1])} and {named[-1]}' in readme
+    workflows = ROOT / '.github' / 'workflows'
+    jobs = yaml.safe_load((workflows / 'test.yml').read_text('utf-8'))['jobs']
+    for job in jobs.values():
+        assert job['strategy']['matrix']['python'] == named
+    ran = [step.get('run') for step in jobs['linux']['steps']]
+    assert 'bash .ci/run' in ran
+    book = yaml.safe_load((workflows / 'book.yml').read_text('utf-8'))
+    steps = book['jobs']['publish']['steps']
+    assert {'run': 'make book SERVE=0'} in steps
+    folder, = [step['with']['path'] for step in steps
+               if 'upload-pages' in step.get('uses', '')]
+    assert folder == '_build/html'
