@@ -1195,3 +1195,18 @@ def test_topk_keeps_no_more_than_its_result():
     values, indices = lamina.arange(1000).topk(1)
     assert indices.untyped_storage().nbytes() == 8
     assert lamina.ones(3, 2).topk(1).indices.stride() == (1, 1)
+
+
+@pytest.mark.parametrize("device", ["cpu", "python", "meta"])
+def test_sorted_results_lie_as_the_tensor_does(device):
+    """And scattered ones in rows: the strides of torch 2.13."""
+    x = lamina.rand(3, 4, 2, device=device).transpose(0, 1)
+    for found in (*x.sort(1), *x.sort(0, descending=True), x.argsort(2)):
+        assert found.stride() == x.stride() == (2, 8, 1)
+    assert [y.stride() for y in x.topk(2, 0)] == [(6, 2, 1)] * 2
+    if device != "meta":
+        values, places = x.sort(1)
+        assert x.gather(1, places).tolist() == values.tolist()
+    index = lamina.zeros(2, 3, dtype=lamina.int64, device=device)
+    turned = lamina.ones(3, 2, device=device).t()
+    assert turned.scatter(0, index, 2.).stride() == (3, 1)

@@ -386,7 +386,7 @@ def scattering(schema, doc, python, numpy):
 
     def python_kernel(self, dim, index, src):
         d = check_scatter(name, self, dim, index, src)
-        out = clone(self)
+        out = clone(self, memory_format=contiguous_format)
         memory, source = (t.storage.elements(t.dtype) for t in (out, src))
         part = src.geometry._replace(shape=index.shape)
         for p, o in zip(places(name, out, d, index), offsets(part)):
@@ -404,7 +404,7 @@ def scattering(schema, doc, python, numpy):
 
     def meta_kernel(self, dim, index, src):
         check_scatter(name, self, dim, index, src)
-        return empty_like(self)
+        return empty(self.shape, dtype=self.dtype, device="meta")
 
     impl(op.schema.full_name, "python")(python_kernel)
     impl(op.schema.full_name, "cpu")(cpu_kernel)
@@ -841,20 +841,25 @@ define("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) "
        "-> (Tensor min, Tensor max)", "amin and amax.", composite=aminmax)
 
 
-def rowwise(schema, doc, python, numpy, dtype=lambda d: d):
+def rowwise(schema, doc, python, numpy, dtype=lambda d: d, turned=False):
     """Declare an operator that makes of each row along `dim` a new one.
 
     The schema's arguments are self, dim and others. `python` turns a list
     of numbers into one of the same length, `numpy` takes an array and an
-    axis; both take the others too. `dtype` gives the result's dtype.
+    axis; both take the others too. `dtype` gives the result's dtype. It
+    lies in rows or, with `turned`, as self does.
     """
     op = define(schema, doc)
+
+    def result(self):
+        like = self if turned else empty(self.shape, device="meta")
+        return empty_like(like, dtype=dtype(self.dtype), device=self.device)
 
     def python_kernel(self, dim, *others):
         dims = reduced_dims(dim, len(self.shape))
         found = [value for row in reduced_rows(self, dims)
                  for value in python(row, *others)]
-        out = empty(self.shape, dtype=dtype(self.dtype), device="python")
+        out = result(self)
         kept = [d for d in range(len(self.shape)) if d not in dims]
         write_values(permute(out, kept + list(dims)), found)
         return out
@@ -864,12 +869,16 @@ def rowwise(schema, doc, python, numpy, dtype=lambda d: d):
         out_dtype = numpy_dtypes[dtype(self.dtype)]
         found = quiet(numpy, x if dims else x.reshape(1), (dims or (0,))[0],
                       *others)
-        return from_array(found.astype(out_dtype, "C", copy=False)
-                          .reshape(x.shape))
+        found = found.astype(out_dtype, "C", copy=False).reshape(x.shape)
+        if not turned or x.flags.c_contiguous:
+            return from_array(found)
+        out = result(self)
+        array(out)[...] = found
+        return out
 
     def meta_kernel(self, dim, *others):
         reduced_dims(dim, len(self.shape))
-        return empty(self.shape, dtype=dtype(self.dtype), device="meta")
+        return result(self)
 
     impl(op.schema.full_name, "python")(python_kernel)
     impl(op.schema.full_name, "cpu")(cpu_kernel)
@@ -961,7 +970,7 @@ def numpy_argsort(x, axis, descending):
 rowwise("argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor",
         "The places of the elements along a dimension, in their order; "
         "equal elements keep theirs.", sorted_places, numpy_argsort,
-        lambda dtype: int64)
+        lambda dtype: int64, turned=True)
 define("argsort.stable(Tensor self, *, bool stable, int dim=-1, "
        "bool descending=False) -> Tensor", "argsort is always stable.",
        composite=lambda self, stable, dim, descending:
@@ -969,8 +978,15 @@ define("argsort.stable(Tensor self, *, bool stable, int dim=-1, "
 
 
 def sort(self, dim=-1, descending=False):
-    where = self.argsort(dim, descending)
-    return at_places("sort", self, wrap_dim(dim, len(self.shape)), where)
+    d, where = wrap_dim(dim, len(self.shape)), self.argsort(dim, descending)
+    if where.is_contiguous():
+        return at_places("sort", self, d, where)
+    steps = where.stride()          # the elements lie as their places do
+    order = sorted(range(len(steps)), key=lambda k: -steps[k])
+    found = at_places("sort", self.permute(order), order.index(d),
+                      where.permute(order))
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return operators["sort"].result(*[x.permute(back) for x in found])
 
 
 define("sort(Tensor self, int dim=-1, bool descending=False) "
