@@ -514,13 +514,17 @@ def _n(x):
 
 # --- graphs -----------------------------------------------------------
 
-def graph(root, *, names=None, limit=100):
+def graph(root, *, names=None, limit=100, fold=False):
     """Draw the computation graph that ends in root.
 
     root is a scalar Value, or a tensor that has a grad_fn. Arrows point
     the way the numbers went: from the leaves, on the left, to root. Only
     the limit nodes nearest to root are drawn; one dashed box says how
     many are left out. names, {"w": w, ...}, labels leaves.
+
+    A node of a tensor graph says what it has saved, and at which version.
+    With fold, operators that a tensor graph repeats three times or more in
+    a row, a layer after a layer, are drawn once; a box counts the others.
 
     Returns a graphviz.Digraph: .source is its DOT text.
     """
@@ -530,7 +534,7 @@ def graph(root, *, names=None, limit=100):
     if hasattr(root, "parents"):
         view = _Scalars(labels)
     elif hasattr(root, "grad_fn"):
-        view = _Tensors(labels)
+        view = _Tensors(labels, fold)
     else:
         raise TypeError(f"graph() draws a Value or a tensor, got "
                         f"{type(root).__name__}")
@@ -637,31 +641,57 @@ class _Scalars:
 class _Tensors:
     """How a graph of PyTorch's protocol (grad_fn) is read and drawn."""
 
-    def __init__(self, labels):
+    def __init__(self, labels, fold=False):
         self.labels = labels
+        self.fold = fold
+        self.folds = {}     # id of the first node that is hidden: its box
         self.next = {}      # id(node): its parents, so that nodes that
         #                     are made on demand stay the same object
 
     def start(self, root):
         self.root = _Result(root)
+        if self.fold:
+            self.folds = _repeats(self.spine())
+            self.next.clear()
         return self.root
 
     def parents(self, node):
         if id(node) not in self.next:
             if node is self.root:
                 found = [node.tensor.grad_fn]
+            elif isinstance(node, _Fold):
+                found = node.behind
             else:
                 found = [n for n, _ in getattr(node, "next_functions", ())]
-            self.next[id(node)] = [n for n in found if n is not None]
+            self.next[id(node)] = [self.folds.get(id(n), n)
+                                   for n in found if n is not None]
         return self.next[id(node)]
+
+    def spine(self):
+        """From root backward, for as long as there is one way on."""
+        found, after = [], self.parents(self.root)
+        while len(after) == 1:
+            found.append(after[0])
+            after = list({id(n): n for n in self.parents(after[0])
+                          if not hasattr(n, "variable")}.values())
+        return found
 
     def draw(self, dot, name, node):
         if node is self.root:
             return self.draw_tensor(dot, name, node.tensor, RESULT)
         if hasattr(node, "variable"):
             return self.draw_tensor(dot, name, node.variable, LEAF)
+        if isinstance(node, _Fold):
+            return dot.node(name, _ascii(node.text), style="dashed",
+                            fontcolor=SOFT)
         # on two lines, so that long chains stay legible in a column
         label = node.name().replace("Backward", "\nBackward")
+        saved = [] if self.brief or not hasattr(node, "saved_parts") else (
+            [_saved_line(*part) for part in node.saved_parts()])
+        if saved:
+            lines = [_html(line) for line in label.split("\n")] + saved
+            return dot.node(name, f"<{'<br/>'.join(lines)}>",
+                            fillcolor=OPERATOR)
         dot.node(name, _ascii(label).replace("\n", "\\n"),
                  fillcolor=OPERATOR)
 
@@ -696,6 +726,49 @@ class _Result:
 
     def __init__(self, tensor):
         self.tensor = tensor
+
+
+class _Fold:
+    """Stands for nodes that repeat what is drawn before them."""
+
+    def __init__(self, text, behind):
+        self.text, self.behind = text, behind
+
+
+def _repeats(spine, most=12):
+    """What of a row of nodes repeats itself: {id of the first node that is
+    hidden: the box for all that are}."""
+    kinds = [(n.name(), len(n.next_functions)) for n in spine]
+    folds, i = {}, 0
+    while i < len(kinds):
+        best = (0, 1)
+        for period in range(1, most + 1):
+            end = i + period
+            while end < len(kinds) and kinds[end] == kinds[end - period]:
+                end += 1
+            times = (end - i) // period
+            if times >= 3 and times * period > best[0] * best[1]:
+                best = times, period
+        times, period = best
+        if times >= 3:
+            first, end = i + period, i + times * period
+            what = ", ".join(kinds[k][0].removesuffix("Backward0")
+                             for k in range(i, first))
+            folds[id(spine[first])] = _Fold(
+                f"{times - 1} times more: {what}", spine[end:end + 1] or [
+                    n for n, _ in spine[-1].next_functions])
+        i += max(1, times * period)
+    return folds
+
+
+def _saved_line(name, shape, then, now):
+    """What a node has saved, as a line of its box."""
+    if then is None:
+        return f'<font color="{SOFT}">{_html(name)} freed</font>'
+    said = f"saved {_html(name)} {list(shape)} v{then}"
+    if now != then:
+        said += f', <font color="{GRAD}">now v{now}</font>'
+    return said
 
 
 def _shape(tensor):

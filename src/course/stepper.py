@@ -1,6 +1,6 @@
 """Backward as a picture that moves: one node a step, in a notebook's output.
 
-    stepper(loss)       a scalar Value
+    stepper(loss)       a scalar Value, or a tensor with a grad_fn
     stepper(node)       anything that speaks the protocol below
 
 What it returns is HTML with an SVG picture, a style and a small script, all
@@ -26,6 +26,7 @@ on the edge) and `show(g)` (a gradient as text). Gradients are added with
 
 import hashlib
 import json
+import math
 import re
 import urllib.parse
 from xml.sax.saxutils import escape
@@ -44,12 +45,16 @@ WORDS = {"none": "no gradient yet", "some": "still collecting",
 def stepper(root, *, names=None, seed=1.0):
     """Backward from root, one node a step.
 
-    root is a scalar Value, or a node of the protocol that this module
-    names. names, {"w": w, ...}, labels values. It computes the gradients
-    itself, from the local derivatives, and leaves the graph as it is.
+    root is a scalar Value, a tensor with a grad_fn, or a node of the
+    protocol that this module names. names, {"w": w, ...}, labels values.
+    It computes the gradients itself, from the local derivatives or by the
+    graph's nodes, and leaves the graph as it is: show it before backward()
+    frees what was saved.
     """
     if hasattr(root, "parents") and hasattr(root, "locals"):
         root = _scalars(root, names or {}, seed)
+    elif getattr(root, "grad_fn", None) is not None:
+        root = _tensors(root, names or {})
     missing = [part for part in ("name", "inputs", "value", "contributions")
                if not hasattr(root, part)]
     if missing:
@@ -92,6 +97,66 @@ def _scalars(root, names, seed):
         made[id(value)] = _Scalar(
             value, name, [made[id(p)] for p in value.parents], seed)
     return made[id(root)]
+
+
+class _Node:
+    """A node of a tensor graph as a node of the protocol."""
+
+    def __init__(self, node, name, inputs):
+        self.node, self.name, self.inputs = node, name, inputs
+        leaf = getattr(node, "variable", None)
+        self.value = (f"shape {list(node.shape)}" if leaf is None
+                      else _elements(leaf))
+
+    def contributions(self, grad):
+        found = []
+        for (after, _), g in zip(self.node.next_functions,
+                                 self.node.apply([grad])):
+            if after is not None:       # broadcasting is undone here
+                found.append(g if g is None or g.shape == after.shape
+                             else g.sum_to_size(after.shape))
+        return found
+
+    def show(self, grad):
+        return _elements(grad)
+
+
+def _elements(x):
+    """The elements of a small tensor as text, the shape of another."""
+    values = x.tolist()
+    if not isinstance(values, list):
+        return _text(values)
+    if len(x.shape) > 2 or math.prod(x.shape) > 6:
+        return f"shape {list(x.shape)}"
+
+    def row(v):
+        return "[" + ", ".join(map(row, v)) + "]" if isinstance(
+            v, list) else _text(v)
+    return row(values)
+
+
+def _tensors(root, names):
+    """The graph behind a tensor, as nodes; operators of one kind are
+    numbered, leaves have the names that they are given."""
+    def after(node):
+        return [n for n, _ in node.next_functions if n is not None]
+
+    named = {id(x): name for name, x in names.items()}
+    order, made, counts = _order(root.grad_fn, after), {}, {}
+    for node in reversed(order):
+        if isinstance(node.shape, list):
+            raise ValueError(f"stepper() takes operators of one result; "
+                             f"{node.name()} has {len(node.shape)}")
+        leaf = getattr(node, "variable", None)
+        name = "leaf" if leaf is not None else (
+            node.name().removesuffix("Backward0").lower())
+        counts[name] = counts.get(name, 0) + 1
+        if counts[name] > 1:
+            name += f" {counts[name]}"
+        made[id(node)] = _Node(node, named.get(id(leaf), name),
+                               [made[id(n)] for n in after(node)])
+    made[id(root.grad_fn)].seed = root.new_ones(root.shape)
+    return made[id(root.grad_fn)]
 
 
 def _order(root, inputs=lambda node: node.inputs):

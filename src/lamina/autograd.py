@@ -759,6 +759,21 @@ class OperatorNode(Node):
                     self.saved = None
                     return
 
+    def saved_parts(self):
+        """What is saved of tensors, for a drawing: name, shape, version
+        then, and now; None for a version of what is freed."""
+        for i in self.recipe.tensors:
+            name, found = self.recipe.names[i], self.saved and self.saved[i]
+            if self.saved is None:
+                yield name, (), None, None
+            elif type(found) is tuple and len(found) == 5:
+                shape = getattr(found[3], "shape", None)
+                yield name, shape, found[1], found[2].version
+            elif type(found) is tuple and len(found) == 2 and isinstance(
+                    found[0], AccumulateGrad):
+                leaf, version = found[0].variable, found[1]
+                yield name, leaf.shape, version, leaf.storage.version
+
 
 RECORD = """
 def make(kernel, mode, run_for, runs):

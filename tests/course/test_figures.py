@@ -680,3 +680,32 @@ def test_the_table_of_kernels():
         "none. mul_: here: from mul; there: from mul; thin: none. "
         "sum: here: composite; there: composite; thin: composite")
     assert {"mul", "here", "own", "fallback"} <= set(texts(drawn.svg))
+
+
+def layers_of_tensors(count):
+    lamina = pytest.importorskip("lamina")
+    if not hasattr(lamina, "autograd"):
+        pytest.skip("chapter 8 is not there")
+    h = lamina.ones(2, requires_grad=True)
+    for _ in range(count):
+        h = (h * h + 1.0).tanh()
+    return h
+
+
+def test_a_node_says_what_it_has_saved():
+    h = layers_of_tensors(1)
+    said = texts(graph(h).svg())
+    assert "saved result [2] v0" in said and "saved self [2] v0" in said
+    h.detach().zero_()
+    assert "now v1" in " ".join(texts(graph(h).svg()))
+    h = layers_of_tensors(1)
+    h.sum().backward()
+    assert "result freed" in texts(graph(h).svg())
+
+
+@pytest.mark.parametrize("count", [2, 3, 50, 1000])
+def test_repeated_layers_are_folded(count):
+    said = texts(graph(layers_of_tensors(count), fold=True).svg())
+    folded = f"{count - 1} times more: Tanh, Add, Mul"
+    assert (folded in said) == (count > 2)
+    assert sum(t == "Tanh" for t in said) == (2 if count == 2 else 1)

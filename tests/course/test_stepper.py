@@ -237,3 +237,21 @@ def test_it_says_in_plain_text_what_it_is():
         "stepper: 4 values, 3 steps. Done. The gradients of the leaves: "
         "a 135.")
     assert bundle["text/html"] == stepped.html
+
+
+def test_a_tensor_graph():
+    lamina = pytest.importorskip("lamina")
+    if not hasattr(lamina, "autograd"):
+        pytest.skip("chapter 8 is not there")
+    w = lamina.tensor([1.0, 2.0], requires_grad=True)
+    b = lamina.tensor([[1.0], [2.0]], requires_grad=True)
+    loss = (w * w + b).sum()
+    shown = stepper(loss, names={"w": w, "b": b})
+    assert set(shown.names) == {"sum", "add", "b", "mul", "w"}
+    words = shown.steps[-1]["words"]
+    assert "w [4, 8]" in words and "b [[2], [2]]" in words
+    assert w.grad is None
+    loss.backward()
+    assert w.grad.tolist() == [4.0, 8.0]
+    with pytest.raises(ValueError, match="operators of one result"):
+        stepper(w.sort()[0].sum())
