@@ -768,7 +768,7 @@ def test_find_lr_leaves_all_as_it_was():
     assert w.grad is grad and optimizer.param_groups[0]['lr'] == .3
     assert len(found) == len(losses) < 31       # it diverged, and stopped
     np.testing.assert_allclose(found[1] / found[0], 10 ** (1 / 6))
-    assert losses[-1] <= 4 * min(losses) < max(losses)
+    assert losses[-1] > 4 * min(losses)
 
 
 @pytest.mark.parametrize('lr, grows', [(.19, False), (.21, True)])

@@ -773,15 +773,7 @@ class OneCycleLR(LRScheduler):
                  div_factor=25.0, final_div_factor=1e4, three_phase=False,
                  last_epoch=-1):
         check_optimizer(optimizer)
-        if total_steps is None:
-            if epochs is None or steps_per_epoch is None:
-                raise ValueError("one cycle of how many steps? Give "
-                                 "total_steps, or epochs and "
-                                 "steps_per_epoch")
-            total_steps = epochs * steps_per_epoch
-        if not isinstance(total_steps, int) or total_steps < 1:
-            raise ValueError(f"the number of steps is an int, 1 or more; "
-                             f"got {total_steps!r}")
+        total_steps = cycle_length(total_steps, epochs, steps_per_epoch)
         check_share("pct_start", pct_start)
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"anneal_strategy is 'cos' or 'linear'; got "
@@ -796,18 +788,18 @@ class OneCycleLR(LRScheduler):
                              f"momentum nor betas: cycle_momentum=False "
                              f"leaves them alone")
         if last_epoch == -1:
-            for group, top, *ends in zip(
-                    optimizer.param_groups, *(
-                        one_a_group(optimizer, *option) for option in (
-                            ("max_lr", max_lr),
-                            ("max_momentum", max_momentum),
-                            ("base_momentum", base_momentum)))):
-                first = top / div_factor
-                group.update(initial_lr=first, max_lr=top,
+            limits = {"max_lr": max_lr}
+            if cycle_momentum:
+                limits |= {"max_momentum": max_momentum,
+                           "base_momentum": base_momentum}
+            for name, value in limits.items():
+                for group, one in zip(optimizer.param_groups, one_a_group(
+                        optimizer, name, value)):
+                    group[name] = one
+            for group in optimizer.param_groups:
+                first = group["max_lr"] / div_factor
+                group.update(initial_lr=first,
                              min_lr=first / final_div_factor)
-                if cycle_momentum:
-                    group.update(max_momentum=ends[0],
-                                 base_momentum=ends[1])
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self):
@@ -840,6 +832,19 @@ class OneCycleLR(LRScheduler):
             else:
                 group["momentum"] = momentum
         return between(*names)
+
+
+def cycle_length(total_steps, epochs, steps_per_epoch):
+    """The number of steps of a cycle, however it is given."""
+    if total_steps is None:
+        if epochs is None or steps_per_epoch is None:
+            raise ValueError("one cycle of how many steps? Give "
+                             "total_steps, or epochs and steps_per_epoch")
+        total_steps = epochs * steps_per_epoch
+    if not isinstance(total_steps, int) or total_steps < 1:
+        raise ValueError(f"the number of steps is an int, 1 or more; got "
+                         f"{total_steps!r}")
+    return total_steps
 
 
 MIRROR = {"max_lr": "base_momentum", "initial_lr": "max_momentum",
@@ -1094,8 +1099,8 @@ def find_lr(optimizer, closure, low=1e-6, high=10.0, steps=100):
     """The losses of a run whose rate grows from low to high by the same
     factor each step: two lists, (rates, losses).
 
-    closure computes the loss and its gradients, as for step(). It ends
-    early where the loss is four times the best so far, or no number.
+    closure computes the loss and its gradients, as for step(). The run
+    ends early where the loss is four times the best so far, or infinite.
     Parameters, their gradients and the optimiser are then as they were
     before. L. Smith, "Cyclical learning rates for training neural
     networks", WACV 2017.
@@ -1111,10 +1116,12 @@ def find_lr(optimizer, closure, low=1e-6, high=10.0, steps=100):
                 group["lr"] = lr
             optimizer.zero_grad()
             loss = float(optimizer.step(closure))
-            if not loss <= 4 * min(losses, default=loss):
+            if not math.isfinite(loss):
                 break
             rates.append(lr)
             losses.append(loss)
+            if loss > 4 * min(losses):
+                break
     finally:
         optimizer.load_state_dict(saved)
         with no_grad():
