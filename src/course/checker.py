@@ -23,7 +23,8 @@ import textwrap
 import threading
 import time
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from course import exercises, progress
@@ -37,6 +38,7 @@ EXAMPLES = 200
 SEED = os.environ.get("LAMINA_SEED") or None
 SHOWN = 240  # characters of a value
 COLUMN = 26
+MEMORY = 2 * 2 ** 30  # bytes that an answer may take, beside what is there
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,6 +49,16 @@ class Verdict:
     kind: str
     text: str
     misconception: str | None = None
+    picture: Callable | None = field(default=None, compare=False)
+
+    def _repr_html_(self):
+        """In a notebook: the text, and the failing input drawn below it."""
+        drawn = self.picture and self.picture()
+        if drawn is None:
+            return None
+        from course import pictures
+
+        return pictures.html(self.text, drawn)
 
     @property
     def passed(self):
@@ -139,7 +151,8 @@ def differs(expected, answer, exercise, path=""):
              if isinstance(expected, float) else expected == answer)
     if equal:
         return None
-    return "value", f"the value{at} is different" if path else ""
+    return "value", (f"they part{at}: {show(expected)} is due, yours is "
+                     f"{show(answer)}" if path else "")
 
 
 def same_number(expected, answer, exercise):
@@ -400,6 +413,28 @@ def surroundings(output):
         yield
 
 
+@contextlib.contextmanager
+def little_memory():
+    """More memory than any answer needs is refused, with a MemoryError:
+    where the system can (Linux), before the whole machine stands still."""
+    try:
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+        old = resource.getrlimit(resource.RLIMIT_AS)
+        most = pages * resource.getpagesize() + MEMORY
+        if old[0] != resource.RLIM_INFINITY:
+            most = min(most, old[0])
+        resource.setrlimit(resource.RLIMIT_AS, (most, old[1]))
+    except (ImportError, OSError, ValueError):
+        yield
+        return
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, old)
+
+
 def strict_numpy():
     """NumPy warns of what overflows, whatever the reader has set."""
     numpy = sys.modules.get("numpy")
@@ -427,7 +462,7 @@ def examine(exercise, function):
                 f"{exercise.id} could not be checked: "
                 f"{type(error).__name__}: {error}")))
 
-    with surroundings(watch.output):
+    with surroundings(watch.output), little_memory():
         size = threading.stack_size(16 * 1024 * 1024)
         try:
             thread = threading.Thread(target=work, daemon=True)
@@ -640,6 +675,26 @@ def report(exercise, function, args, expected, outcome, found, message):
             headline = f"{name} calls itself too deeply"
             detail = ("Python allows about a thousand calls inside each "
                       "other: can a list hold what is still to be done?")
+        elif isinstance(error, MemoryError):
+            kind = "memory"
+            headline = f"{name} asks for more memory than there is"
+            detail = ("how long does the largest list or array become, "
+                      "beside the input?")
+        elif isinstance(error, SystemExit | GeneratorExit):
+            kind = "exit"
+            headline = f"{name} ends Python"
+            detail = ("`exit()` leaves the whole program. Where the answer "
+                      "is known, what leaves only the function")
+        elif isinstance(error, NameError) and not isinstance(
+                error, UnboundLocalError):
+            headline = f"{name} uses a name that is not there"
+            detail = (f"is {error.name} spelt as where it is defined? After "
+                      "a restart of the kernel, or in another order, run "
+                      "the cells above from the top")
+        elif isinstance(error, ImportError):
+            headline = f"{name} imports what is not there"
+            detail = ("the exercise can be answered with what the chapter's "
+                      "first cells import: which name do you need it for?")
         elif isinstance(error, RuntimeWarning):
             kind = "warning"
             headline = f"{name} warns"
@@ -654,16 +709,27 @@ def report(exercise, function, args, expected, outcome, found, message):
     if where:
         lines.append(row(f"in line {where[0]}", where[1].strip()))
     if outcome.printed:
-        printed = "\n".join(outcome.printed.rstrip().split("\n")[:10])
-        lines.append(row("it prints", printed))
-    if kind == "value" and not exercise.judge and len(told(outcome)) < 60:
-        detail = ""  # a short value shows by itself where it is wrong
+        rows = outcome.printed.rstrip().split("\n")
+        lines.append(row("it prints", "\n".join(
+            rows[:10] + ["..."] * (len(rows) > 10))))
+    if kind == "value" and detail.startswith("they part at "):
+        long = is_tensor(expected.value) or size(expected.value) > 2
+        place, _, values = detail.removeprefix("they part ").partition(": ")
+        lines += [row(f"they part {place}", values)] * long
+        detail = ""
     if detail:
         lines += ["", paragraph(f"{detail[0].upper()}{detail[1:]}"
                                 + ("" if detail[-1] in ".?" else "."))]
     if message:
         lines += ["", paragraph(message)]
-    return Verdict(exercise.id, kind, "\n".join(lines), message)
+    return Verdict(exercise.id, kind, "\n".join(lines), message,
+                   lambda: draw(exercise, args, expected, outcome))
+
+
+def draw(exercise, args, expected, outcome):
+    from course import pictures
+
+    return pictures.picture(exercise, args, expected.value, outcome.value)
 
 
 def paragraph(text):

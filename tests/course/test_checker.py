@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import inspect
 import sys
 import threading
 import time
@@ -86,7 +87,14 @@ def test_a_mistake_of_one_s_own_beside_a_known_one():
     ("return [2 * v for v in values][0]", "error", "raises IndexError"),
     ("import warnings\n    warnings.warn('x', RuntimeWarning)\n"
      "    return [2 * v for v in values]", "warning", "must not pass unseen"),
-    ("raise SystemExit", "error", "raises SystemExit"),
+    ("raise SystemExit", "exit", "raises SystemExit"),
+    ("exit()", "exit", "leaves the whole program"),
+    ("import nowhere", "error", "imports what is not there"),
+    ("return [dobule(v) for v in values]", "error",
+     "from the top"),
+    ("print('many\\n' * 10**6)\n    return 1", "type", "..."),
+    ("return values and [2 * values[0]] + values[1:]", "value",
+     "they part at [1]        2.0 is due, yours is 1.0"),
     ("print('seen', values)\n    return 1", "type", "seen []"),
     ("return 'x' * 10**5", "type", "xxx ... xxx"),
 ])
@@ -96,6 +104,38 @@ def test_what_else_an_answer_can_do(body, kind, words):
     assert words in str(found)
     assert len(str(found)) < 1500
     assert "checker.py" not in str(found)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"),
+                    reason="other systems do not limit memory")
+def test_a_huge_allocation_is_refused():
+    found = verdict("def doubled(values): return [0] * 10**11")
+    assert found.kind == "memory"
+    assert "asks for more memory than there is" in str(found)
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)
+    verdict("def doubled(values): return bytearray(3 * 2**30)")
+    assert resource.getrlimit(resource.RLIMIT_AS) == limit
+
+
+@pytest.mark.parametrize("ident, body, words", [
+    ("02.1", "return not shape", "numbered cell"),
+    ("05.1", "return sum(values) + len(values)", "memory: "),
+    ("05.3", "return len(values) - 1", "number cells"),
+    ("07.4", "return {}", "graph: "),
+    ("08.1", "return grad", "float32 cell"),
+])
+def test_a_failing_input_is_drawn(ident, body, words):
+    exercise = exercises.find(ident)
+    names = ", ".join(inspect.signature(exercise.reference).parameters)
+    found = checker.examine(exercise, written(
+        f"def {exercise.name}({names}):\n    {body}", exercise.name))
+    assert not found
+    page = found._repr_html_()
+    assert page.startswith("<pre>") and "<svg" in page and "</svg>" in page
+    assert words in repr(found.picture())
+    assert checker.Verdict("02.1", "passed", "x")._repr_html_() is None
 
 
 def test_the_reader_s_own_line_is_shown():
