@@ -11,7 +11,7 @@ from string import ascii_letters
 from lamina.broadcasting import broadcast_shapes, ieee_log, quiet, result_type
 from lamina.dispatch import (
     Namespace, array, build_call, define, from_array, from_outside, functions,
-    impl, kernel_of, np, operators, own, sparse_coo,
+    impl, np, operators, own, sparse_coo,
 )
 from lamina.storage import int64, wrap
 from lamina.strides import (
