@@ -717,7 +717,10 @@ def work(connection, loader, number, token):
                                     f"{token}{index}", blocks)
         except Exception as error:
             reply = Failure(error, number)
-        connection.send(reply)
+        try:
+            connection.send(reply)
+        except OSError:                 # nobody reads any more
+            return
 
 
 class Failure:
@@ -823,7 +826,7 @@ class Crew:
             context = multiprocessing.get_context(context)
         if hasattr(resource_tracker, "ensure_running"):
             resource_tracker.ensure_running()   # one for all processes
-        self.token = f"la{secrets.token_hex(5)}-"
+        self.token = f"la{os.getpid()}-{secrets.token_hex(3)}-"
         self.timeout, self.missing = loader.timeout, set()
         self.connections, self.processes = [], []
         small = copy.copy(loader)       # what a worker needs, and no more
