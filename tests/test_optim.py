@@ -343,6 +343,8 @@ def test_options_are_numbers():
     for wrong in ('0.1', lamina.tensor(.1)):
         with pytest.raises(TypeError, match='lr is a number; got'):
             optim.SGD([w], lr=wrong)
+    with pytest.raises(TypeError, match='betas are two numbers; got 0.9'):
+        optim.Adam([w], betas=.9)
     with pytest.raises(TypeError, match='foreach'):
         optim.SGD([w], foreach=True)
 

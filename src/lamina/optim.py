@@ -312,6 +312,8 @@ class Adam(Optimizer):
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8,
                  weight_decay=0, amsgrad=False, *, maximize=False,
                  decoupled_weight_decay=False):
+        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+            raise TypeError(f"betas are two numbers; got {betas!r}")
         first, second = betas
         check_options(lr=lr, eps=eps, weight_decay=weight_decay,
                       **{"betas[0]": first, "betas[1]": second})
