@@ -1573,3 +1573,13 @@ def test_as_tensor_copies_only_where_it_must():
     assert shared.tolist() == [7.0, 1.0] and shared.dtype is lamina.float64
     assert lamina.as_tensor([1, 2]).tolist() == [1, 2]
     assert not lamina.is_tensor([1])
+
+
+@pytest.mark.parametrize('device', ['cpu', 'python'])
+def test_sizes_of_1_in_front_of_values_are_no_matter(device):
+    x, mask = lamina.ones(2, device=device), lamina.tensor([True, True])
+    mask = mask.to(device)
+    five = lamina.full((1, 1), 5., device=device)
+    assert x.index_put((mask,), five).tolist() == [5, 5]
+    with pytest.raises(RuntimeError, match=r'\[2, 1\] do not expand to \[2\]'):
+        x.index_put((mask,), five.expand(2, 1))

@@ -797,3 +797,10 @@ def test_block_diag(device):
         lamina.block_diag(a[None])
     with pytest.raises(TypeError, match='tensors'):
         lamina.block_diag([a])
+
+
+def test_blocks_meet_as_operands_do():
+    """A tensor without dimensions does not widen the others."""
+    half = lamina.ones(1, 1, dtype=lamina.bfloat16)
+    assert lamina.block_diag(half, lamina.tensor(1.)).dtype is lamina.bfloat16
+    assert lamina.block_diag(half, lamina.ones(1)).dtype is lamina.float32

@@ -999,13 +999,15 @@ def cpu_index_put(self, indices, values, accumulate=False, out=None):
     refuse_overlap(out)
     strides.check_put(out, indices, values)
     place, at, given = array(out), numpy_index(indices), array(values)
+    while given.ndim and len(given) == 1:       # NumPy minds a size of 1
+        given = given[0]
     try:
         if accumulate:
             add = np.add if out.dtype.category else np.logical_or
             add.at(place, at, given)
         else:
             place[at] = given
-    except ValueError:
+    except (TypeError, ValueError):
         shape = place[at].shape
         strides.expand_to(shape, values)    # says what does not fit
         raise

@@ -368,9 +368,10 @@ def block_diag(tensors):
         raise RuntimeError(f"block_diag() takes matrices, vectors and "
                            f"numbers; got shapes "
                            f"{[list(x.shape) for x in tensors]}")
-    blocks = [x.reshape((1,) * (2 - x.dim()) + x.shape) for x in tensors]
-    if not blocks:
+    if not tensors:
         return empty(1, 0)
+    blocks = [x.reshape((1,) * (2 - x.dim()) + x.shape).to(
+        result_type(*tensors)) for x in tensors]
     width, left, bands = sum(x.shape[1] for x in blocks), 0, []
     for x in blocks:
         right = width - left - x.shape[1]

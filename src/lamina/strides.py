@@ -2079,6 +2079,8 @@ def check_put(x, indices, values):
 
 def expand_to(shape, values):
     """Values expanded to what the indices take; sizes of 1 in front go."""
+    while values.ndim > len(shape) and values.shape[0] == 1:
+        values = values[0]
     try:
         return expand(values, shape)
     except RuntimeError:
