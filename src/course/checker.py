@@ -909,5 +909,18 @@ def hint_text(exercise, step, solution):
 
 
 def solution(ident):
-    """Print an answer to an exercise."""
-    print(exercises.find(ident).solution, end="")
+    """Print an answer to an exercise, in a workbook with the library's."""
+    exercise = exercises.find(ident)
+    print(exercise.solution + library_solution(exercise), end="")
+
+
+def library_solution(exercise):
+    """The library's function as a comment and its text; "" where it is
+    not the reader's to write."""
+    from course import workbook
+    from course.exercises.parts import PARTS
+
+    if exercise.id not in PARTS or not in_workbook():
+        return ""
+    return (f"\n\n# In the library: {PARTS[exercise.id].function}\n\n"
+            f"{workbook.part_text(exercise)}\n")

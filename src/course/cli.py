@@ -419,17 +419,12 @@ def run_hint(args, fail):
 
 
 def run_solution(args, fail):
-    from course import exercises, workbook
-    from course.exercises.parts import PARTS
+    from course import checker
 
     try:
-        exercise = exercises.find(args.exercise)
+        checker.solution(args.exercise)
     except LookupError as error:
         fail(error.args[0])
-    print(exercise.solution, end="")
-    if workbook.find() and exercise.id in PARTS:
-        print(f"\n\n# In the library: {PARTS[exercise.id].function}\n\n"
-              f"{workbook.part_text(exercise)}")
     return 0
 
 
