@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from course import exercises
+from course import exercises, runner
 from course.export import read_cells
 
 ALL = exercises.load()
@@ -75,3 +75,13 @@ def test_the_answer_is_nowhere_in_the_chapter(root, exercise):
     for cell in read_cells(path):
         if "exercise" in cell.tags:
             assert cell.source.rstrip() in {e.stub for e in ALL}
+
+
+@pytest.mark.parametrize("number", sorted({e.chapter for e in ALL}))
+def test_an_exercise_is_checked_without_the_experiments(root, number):
+    """What exported cells use, they import: `course check 08.1` runs them
+    and leaves the cells between them out."""
+    asked = exercises.load(number)
+    found = runner.check_notebook(notebook(root, asked[0]), asked,
+                                  {e.id for e in asked})
+    assert {v["kind"] for v in found} == {"unanswered"}, found
