@@ -19,16 +19,18 @@ with PyTorch's `grad_fn`.
 """
 
 import functools
+import gc
 import math
 import pathlib
 import re
 import shutil
 import sys
 import sysconfig
+import weakref
 from xml.sax.saxutils import escape
 
-__all__ = ["memory", "walk", "bytes_of", "bits_of", "graph", "plots",
-           "dispatch", "table", "Drawing"]
+__all__ = ["memory", "walk", "bytes_of", "bits_of", "graph", "ownership",
+           "plots", "dispatch", "table", "Drawing"]
 
 CELLS = 64          # memory() and bytes_of() draw at most so many cells
 BRIEF = 40          # graph() draws more nodes than this in short form
@@ -589,6 +591,67 @@ def _nearest(start, parents):
 
 LEAF, RESULT, OPERATOR = "#fff3c4", "#cfe8ef", "#ececec"
 GRAD = "#8a3a00"
+
+
+def ownership(names, limit=40):
+    """Draw who holds whom: tensors, nodes and storages, and the references
+    between them as Python has them. A weak one is dashed.
+
+    names, {"y": y, ...}: the tensors to start from, as they are called.
+    """
+    labels = {id(x): name for name, x in names.items()}
+    found, number = [*names.values()], {}
+    number.update((id(x), i) for i, x in enumerate(found))
+    dot, edges = _flow(), set()
+    for x in found:             # the list grows while it is read
+        for y, weak in _held(x):
+            if id(y) not in number and len(found) < limit:
+                number[id(y)] = len(found)
+                found.append(y)
+            if id(y) in number:
+                edges.add((number[id(x)], number[id(y)], weak))
+    for i, x in enumerate(found):
+        text, fill = _held_box(x, labels.get(id(x)))
+        dot.node(f"n{i}", text, fillcolor=fill)
+    for i, j, weak in sorted(edges):
+        dot.edge(f"n{i}", f"n{j}", style="dashed" if weak else "solid")
+    dot.words = (f"who holds whom: {len(found)} objects, {len(edges)} "
+                 f"references")
+    return dot
+
+
+def _is_shown(x):
+    return not isinstance(x, type) and (
+        hasattr(x, "next_functions") or type(x).__name__ in (
+            "Tensor", "Storage", "AutogradMeta"))
+
+
+def _held(x):
+    """The objects that are shown and that x refers to, through tuples and
+    lists, and whether weakly."""
+    found, stack = [], gc.get_referents(x)
+    for y in stack:             # grows too
+        if isinstance(y, weakref.ref):
+            if y() is not None and _is_shown(y()):
+                found.append((y(), True))
+        elif _is_shown(y):
+            found.append((y, False))
+        elif isinstance(y, (tuple, list)):
+            stack += gc.get_referents(y)
+    return found
+
+
+def _held_box(x, label):
+    """The text of an object's box, and its colour."""
+    if hasattr(x, "next_functions"):
+        return _ascii(x.name()), OPERATOR
+    if type(x).__name__ == "Storage":
+        return f"storage, {x.nbytes()} bytes, v{x.version}", RESULT
+    if type(x).__name__ == "AutogradMeta":
+        return "AutogradMeta", CARD
+    name = f"<b>{_html(label)}</b><br/>" if label else ""
+    return f"<{name}{_html(_shape(x))}>", LEAF
+
 
 
 class _Scalars:

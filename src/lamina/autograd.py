@@ -3238,3 +3238,9 @@ def once_differentiable(backward):
                 set_history(g, OnceOnly(ctx.name(), edges, g))
         return tuple(found)
     return wrapped
+
+
+function_module = submodule("function", "Functions of your own.")
+for part in (Function, once_differentiable):
+    part_of(function_module)(part)
+part_of(graph_module)(Node)

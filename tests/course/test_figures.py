@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from course import figures
-from course.figures import bits_of, bytes_of, graph, memory, walk
+from course.figures import bits_of, bytes_of, graph, memory, ownership, walk
 
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 
@@ -709,3 +709,15 @@ def test_repeated_layers_are_folded(count):
     folded = f"{count - 1} times more: Tanh, Add, Mul"
     assert (folded in said) == (count > 2)
     assert sum(t == "Tanh" for t in said) == (2 if count == 2 else 1)
+
+
+def test_who_holds_whom():
+    h = layers_of_tensors(1)
+    drawn = ownership({"h": h})
+    said = texts(drawn.svg())
+    assert {"h", "TanhBackward0", "AccumulateGrad"} <= set(said)
+    assert "storage, 8 bytes, v0" in said
+    assert "style=dashed" not in drawn.source      # the leaf's name is gone
+    leaf = h.detach().requires_grad_()
+    assert ownership({"x": leaf}).source.count("style=dashed") == 1
+    assert "TanhBackward0" not in texts(ownership({"h": h.detach()}).svg())
