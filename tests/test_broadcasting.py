@@ -1330,3 +1330,12 @@ def test_a_number_is_rounded_to_the_half_precision_that_it_meets(device,
         assert (x - value)[i].item() == (x % value)[i].item() == 0
         factor = lamina.tensor(kept * value).to(dtype).item()
         assert (x * value)[i].item() == factor
+
+
+@pytest.mark.parametrize('device', ['cpu', 'python', 'meta'])
+def test_alpha_is_a_number(device):
+    x = lamina.ones(2, device=device)
+    for call in (lambda: lamina.add(x, x, alpha=True),
+                 lambda: x.sub_(x, alpha=True)):
+        with pytest.raises(RuntimeError, match='alpha'):
+            call()

@@ -511,6 +511,8 @@ def short_write(function, results):
                 if other.dtype is not dtype:
                     return False
                 other = array(other)
+            if alpha is True:
+                return False
             if alpha != 1:
                 other = run_quiet(np.multiply, other, alpha)
             run_quiet(function, a, other, out=a)
@@ -529,7 +531,7 @@ def binary_kernel(function, plan, results):
     write = short_write(function, results)
 
     def kernel(self, other, alpha=1, out=None):
-        if out is not None or alpha != 1:
+        if out is not None or alpha != 1 or alpha is True:
             if out is not self or not write(self, other, alpha):
                 return general(self, other, alpha, out=out)
             return self
