@@ -779,10 +779,9 @@ def same_source(exercise, function):
         mine = ast.parse(source).body[0]
     except (OSError, TypeError, SyntaxError, IndexError):
         return False
-    folder = library()
-    if folder is None:
-        return False
-    for path in folder.glob("*.py"):
+    # the reader's library may not hold the chapter yet
+    folders = {library(), Path(__file__).resolve().parents[1] / "lamina"}
+    for path in [p for f in folders if f for p in f.glob("*.py")]:
         text = path.read_text(encoding="utf-8")
         if f"def {exercise.name}(" not in text:
             continue

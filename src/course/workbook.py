@@ -354,7 +354,7 @@ def grow(root):
 def is_stale(root, before=100):
     """Was a chapter before this one saved after the library was written?"""
     written = root / "lamina" / "__init__.py"
-    return any(path.stat().st_mtime > written.stat().st_mtime
+    return any(path.stat().st_mtime >= written.stat().st_mtime
                for number, path in chapter_paths(root).items()
                if number < before)
 

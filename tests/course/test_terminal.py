@@ -157,6 +157,19 @@ def test_a_process_that_ends(folder, capsys, source, words):
     assert code == 1 and words in out and "cell 4 (code cell 3)" in out
 
 
+@pytest.mark.parametrize("source, words", [
+    ("undefined_name", "does the cell that defines the name stand"),
+    ("import nowhere", "there after `make setup`"),
+    ("1 / 0", "Mend that line, save the notebook"),
+    ("import os; os._exit(3)", "calls that end Python"),
+    ("def broken(:", "Mend that line, save the notebook"),
+])
+def test_an_error_names_the_next_step(folder, capsys, source, words):
+    chapter(folder, cell(source))
+    code, out = run(capsys, "02")
+    assert code == 1 and words in out
+
+
 def test_a_cell_without_an_end(folder, capsys, monkeypatch):
     monkeypatch.setattr(runner, "EXERCISE_LIMIT", 3)
     chapter(folder, "while True: pass")

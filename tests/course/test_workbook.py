@@ -322,3 +322,83 @@ def test_what_the_shell_completes():
     rows = done.stdout.splitlines()
     assert rows[0].split()[:2] == ["02.1", "02.2"]
     assert set(rows[1].split()) == {"start", "status"}
+
+
+# In a notebook of the workbook
+
+
+TOOLS = """
+import io, contextlib, json, sys, types, warnings
+from course import checker, export, runner, workbook
+main = types.ModuleType("__main__")
+sys.modules["__main__"] = main
+
+def run(number, *, until=None, times=1):
+    path = workbook.chapter_paths(workbook.find())[number]
+    for cell, tree, source in runner.parse(path):
+        if until and until in source:
+            return
+        if runner.is_needed(cell, tree):
+            for _ in range(times):
+                runner.run_cell({"label": cell.label, "source": source,
+                                 "raises": False}, main.__dict__)
+
+def check(ident):
+    found = checker.check(ident)
+    print(found.kind, "|", found)
+"""
+
+
+def in_notebook(book, code, code_is=0):
+    done = subprocess.run(
+        [sys.executable, "-c", TOOLS + code], cwd=book / "chapters",
+        text=True, capture_output=True,
+        env=os.environ | {"PYTHONPATH": str(SOURCE)})
+    assert done.returncode == code_is, done.stderr
+    return done.stdout
+
+
+def test_a_check_in_the_notebook(book):
+    """Both functions in one verdict; the second run of a cell does no
+    harm; after a restart nothing is there, and the verdict says so."""
+    workbook.take(book, 1)
+    out = in_notebook(book, "check('02.1')")
+    assert out.startswith("missing | 02.1 is not answered yet")
+    assert "After a restart of the kernel" in out
+    out = in_notebook(book, "run(2, until='def sliced', times=2)\n"
+                      "check('02.1')")
+    assert out.startswith("reference | 02.1 wants your own function")
+    out = in_notebook(book, "run(2, until='def is_contiguous(self', times=2)\n"
+                      "check('02.1')")
+    assert out.startswith("unanswered | 02.1 is not answered yet")
+    assert "02.1 in the library is still open: write is_row_major" in out
+    assert "It may call your is_contiguous" not in out
+    fill(notebook(book, 2), "02.1 in the library",
+         workbook.part_text(exercises.find("02.1")))
+    out = in_notebook(book, "run(2, until='def is_contiguous(self')\n"
+                      "check('02.1')")
+    assert out.startswith("taken | 02.1 in the library is the reference's")
+
+
+def test_begin_in_a_workbook_brings_the_library_up_to_date(book):
+    out = in_notebook(book, """
+try:
+    run(2)
+except runner.CheckError as error:
+    print(error)
+workbook.take(workbook.find(), 1)
+from course import begin
+begin("02_strides")
+import lamina
+print(lamina.__file__, hasattr(lamina, "Storage"), hasattr(lamina, "zeros"))
+""")
+    assert "your library does not reach it yet" in out
+    assert out.split()[-3:] == [str(book / "lamina" / "__init__.py"),
+                                "True", "False"]
+    broken = notebook(book, 1)
+    text = broken.read_text(encoding="utf-8")
+    broken.write_text(text.replace("class Storage:", "class Storage"),
+                      encoding="utf-8")
+    os.utime(broken, (2e9, 2e9))
+    out = in_notebook(book, "from course import begin; begin('02_strides')")
+    assert "lamina/ stays as it was" in out and "syntax error" in out
