@@ -16,12 +16,13 @@ TORCH =
 
 export PYTHON
 
-.PHONY: help setup book lab test conformance clean
+.PHONY: help setup book lab test prove conformance clean
 
 help:
 	@echo 'make book    build the book and serve it on this machine'
 	@echo 'make lab     open the chapters in JupyterLab'
 	@echo 'make test    run every test, every chapter, the book in a browser'
+	@echo 'make prove   judge every mutant of the exercises that have changed'
 	@echo 'make setup   make or repair the environment, .venv'
 	@echo 'make clean   remove what was built, .venv included'
 	@echo 'make conformance   compare with PyTorch, where its judges are'
@@ -37,6 +38,9 @@ lab: setup
 
 test: setup
 	@$(PY) -m pytest $(ARGS)
+
+prove: setup
+	@$(PY) -m course prove
 
 conformance: setup
 	@$(PY) tools/conformance.py --judges $(JUDGES) --python '$(TORCH)'

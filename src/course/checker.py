@@ -364,6 +364,19 @@ def samples(exercise):
     return [found[key] for key in sorted(found, key=lambda k: (len(k), k))]
 
 
+@contextlib.contextmanager
+def seeded(seed):
+    """Other inputs, for the duration of a block."""
+    global SEED
+    before, SEED = SEED, seed
+    samples.cache_clear()
+    try:
+        yield
+    finally:
+        SEED = before
+        samples.cache_clear()
+
+
 def shrink(exercise, fails, start):
     """The smallest input that Hypothesis can find on which `fails`."""
     import hypothesis

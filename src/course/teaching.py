@@ -30,3 +30,21 @@ def add_to(add):
                       help="for one process (default: 120)")
     made.add_argument("--memory", type=int, metavar="MB", default=2048,
                       help="for one process (default: 2048)")
+
+    made = add("nbgrader", later("nbgrader"),
+               "make assignments for nbgrader",
+               "Write the chapters as assignments of nbgrader: "
+               "DIR/source/02_strides/02_strides.ipynb and so on, with "
+               "points, hidden tests and a question in words each, and "
+               "DIR/nbgrader_config.py.")
+    made.add_argument("folder", type=Path, metavar="DIR")
+
+    made = add("prove", later("prove"), "prove the checks by mutants",
+               "Make every mutant of each exercise's reference and have it "
+               "judged: it must be refused, or survivors.json must say why "
+               "it is equal. Only what has changed is proved again. Writes "
+               "the page book/checkers.md.")
+    made.add_argument("exercises", nargs="*", metavar="02.1",
+                      help="exercises (default: those that have changed)")
+    made.add_argument("--all", action="store_true",
+                      help="prove every exercise again")

@@ -117,7 +117,8 @@ read_an_integer = Exercise(
     stub=STUB,
     reference=read_int32,
     inputs=inputs,
-    examples=((b"\x00\x00\x00\x80", 0), (b"\xff\xff\xff\xff", 0),
+    examples=((b"\x00\x00\x00\x40", 0), (b"\xff\xff\xff\x7f", 0),
+              (b"\x00\x00\x00\x80", 0), (b"\xff\xff\xff\xff", 0),
               (b"\x01\x02\x03\x04\x05\x06\x07\x08", 1)),
     wrong=(
         Wrong(unsigned, "This reads the number without a sign: the highest "
