@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import course
-from course import cli, completion, exercises, export, progress, workbook
+from course import (cli, completion, exercises, export, progress, runner,
+                    workbook)
 from course.exercises.parts import PARTS
 
 SOURCE = Path(course.__file__).parents[1]
@@ -402,3 +403,19 @@ print(lamina.__file__, hasattr(lamina, "Storage"), hasattr(lamina, "zeros"))
     os.utime(broken, (2e9, 2e9))
     out = in_notebook(book, "from course import begin; begin('02_strides')")
     assert "lamina/ stays as it was" in out and "syntax error" in out
+
+
+@pytest.mark.parametrize("number", [2, 6])
+def test_what_is_taken_is_found_where_it_stands(book, number):
+    """Chapter 6 gives an exercise and a function of its own one name."""
+    for chapter in range(1, number + 1):
+        workbook.take(book, chapter)
+    workbook.grow(book)
+    asked = exercises.load(number)
+    found = runner.check_notebook(notebook(book, number), asked,
+                                  {e.id for e in asked})
+    kinds = {v["id"]: v["kind"] for v in found}
+    for exercise in asked:
+        assert kinds[exercise.id] == "unanswered"
+        if exercise.id in PARTS:
+            assert kinds[f"{exercise.id} in the library"] == "taken"

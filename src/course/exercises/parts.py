@@ -55,6 +55,8 @@ PARTS = {
                  "device='meta'), slope, 'fan_in', 'leaky_relu')"),
     "10.1": Part("SGD.update",
                  "stepped(SGD, p, grad, velocity, lr, momentum)"),
+    "11.1": Part("BatchSampler.__iter__",
+                 "list(BatchSampler(range(n), size, drop_last))"),
 }
 
 
