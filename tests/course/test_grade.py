@@ -79,8 +79,7 @@ def test_right_answers_pass_and_a_known_wrong_one_is_named(graded):
 
 
 def test_hostile_code_harms_nobody_else(graded):
-    assert kinds(graded, "hostile")[0] == "crashed"
-    assert set(kinds(graded, "hostile")[1:]) == {"error"}
+    assert kinds(graded, "hostile") == ["crashed", "memory"] + ["error"] * 3
     texts = [r.text for (s, _), r in graded[0].items() if s == "hostile"]
     assert "MemoryError" in texts[1]
     assert all("PermissionError" in t for t in texts[2:])
