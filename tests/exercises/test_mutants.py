@@ -17,7 +17,7 @@ SAMPLE = 8
 def test_a_sample_of_the_mutants_is_refused(exercise):
     assert not prove.refused(exercise, exercise.solution)
     count, left = prove.survivors(exercise, SAMPLE)
-    assert count >= 3
+    assert count >= 1
     assert set(left) <= prove.explained().get(exercise.id, {}).keys()
 
 
