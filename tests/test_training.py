@@ -718,7 +718,8 @@ def test_the_bytes_are_those_of_safetensors(tmp_path):
         's': one.to(lamina.int16), 'u': one.to(lamina.uint8)}
     training.save_file(tensors, tmp_path / 'a')
     assert (tmp_path / 'a').read_bytes() == vector()
-    lamina.save(tensors, tmp_path / 'b')
+    ordered = {name: tensors[name] for name in training.file_order(tensors)}
+    lamina.save(ordered, tmp_path / 'b')
     assert (tmp_path / 'b').read_bytes() == vector()
     found = training.load_file(tmp_path / 'a')
     for name, x in tensors.items():
@@ -1172,3 +1173,14 @@ def test_names_where_pytorch_has_them():
             getattr(module, name)
     with pytest.raises(ImportError):
         from lamina.utils.data import default_convert   # noqa: F401
+
+
+def test_what_save_wrote_comes_back_in_its_order(tmp_path):
+    for names in (['weight', 'bias'], ['bias', 'weight'], ['b', 'c', 'a']):
+        state = {name: lamina.ones(2) * i for i, name in enumerate(names)}
+        training.save(state, tmp_path / 'a')
+        back = training.load(tmp_path / 'a')
+        assert list(back) == names
+        assert [x.tolist() for x in back.values()] == [
+            x.tolist() for x in state.values()]
+        assert sorted(training.load_file(tmp_path / 'a')) == sorted(names)

@@ -937,6 +937,12 @@ FIRST = ["U64", "I64", "F64", "F32", "U32", "I32", "BF16", "F16", "U16",
          "I16", "I8", "U8", "BOOL"]
 
 
+def file_order(tensors):
+    """The names in the format's order: by dtype, then as strings."""
+    return sorted(tensors, key=lambda name: (
+        FIRST.index(CODES[tensors[name].dtype.name]), name))
+
+
 def to_parts(tensors, metadata=None):
     """A file in the safetensors format, as a list of bytes.
 
@@ -952,8 +958,7 @@ def to_parts(tensors, metadata=None):
                              "format keeps it for notes; use another")
     header = {"__metadata__": metadata} if metadata else {}
     parts, place = [], 0
-    for name in sorted(tensors, key=lambda name: (
-            FIRST.index(CODES[tensors[name].dtype.name]), name)):
+    for name in file_order(tensors):
         x = tensors[name]
         data = bytes_of(x)
         header[name] = {"dtype": CODES[x.dtype.name],
@@ -1121,12 +1126,13 @@ def save(obj, f):
 
     Numbers, strings, bools and None may be among them. The file has the
     safetensors format; its metadata say what is where. f is a path or a
-    file that is open for writing bytes. A dict of names and tensors alone
-    needs no metadata, and gives the file that save_file() writes.
+    file that is open for writing bytes. A dict of names and tensors, in
+    the format's own order, needs no metadata, and gives the file that
+    save_file() writes.
     """
     flat = isinstance(obj, dict) and "__metadata__" not in obj and all(
         isinstance(name, str) and isinstance(x, Tensor)
-        for name, x in obj.items())
+        for name, x in obj.items()) and list(obj) == file_order(obj)
     tensors, metadata = (obj, None) if flat else ({}, {})
     if not flat:
         shape = take_apart(obj, tensors, "")
