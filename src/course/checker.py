@@ -550,9 +550,17 @@ def judged(exercise, function, watch):
     if not failing:
         return Verdict(exercise.id, "passed", (
             f"{exercise.id} is right: {exercise.name} agrees with the "
-            f"reference on {len(inputs)} inputs.\n\n"
-            + paragraph(exercise.after)))
+            f"reference on {len(inputs)} inputs."
+            + "".join(f"\n\n{paragraph(words)}" for words in (
+                exercise.after, further(exercise)) if words)))
     return wrong(exercise, function, watch, failing, outcomes)
+
+
+def further(exercise):
+    from course.exercises.further import TRY
+
+    words = TRY.get(exercise.id)
+    return words and f"One thing to try: {words}"
 
 
 def is_stub(exercise, outcome):
@@ -890,7 +898,7 @@ def examine_part(exercise, names):
             f"{ident} is the reference's: {name} reads as the course has "
             "it. There is nothing of yours to check."))
     verdict = examine(replace(
-        exercise, id=ident, name=name, call=None,
+        exercise, id=ident, name=name, call=None, after="",
         describe=lambda args: parts.shown(exercise, args)), function)
     if verdict.kind == "unanswered":
         verdict = replace(verdict, text=(

@@ -117,3 +117,11 @@ for e in exercises.load():
     assert len(outs) == 1
     assert sorted(p.name for p in tmp_path.iterdir()) in (
         ["mine.py"], ["__pycache__", "mine.py"])
+
+
+def test_each_exercise_has_one_thing_to_try():
+    from course.exercises.further import TRY
+
+    assert list(TRY) == [e.id for e in ALL]
+    assert "\n\nOne thing to try: read the same" in str(checker.examine(
+        ALL[0], own(ALL[0].right[0], ALL[0].name)))
