@@ -113,7 +113,8 @@ TOOL = shutil.which(os.environ.get("NBGRADER", "nbgrader"))
     "NBGRADER_CHAPTERS", "02_strides").split())
 def test_nbgrader_s_own_commands(name, tmp_path):
     nbgrader.write(ROOT, tmp_path)
-    env = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    tools = os.pathsep.join([str(Path(TOOL).parent), os.environ["PATH"]])
+    env = os.environ | {"PYTHONPATH": str(ROOT / "src"), "PATH": tools}
 
     def call(*args):
         done = subprocess.run([TOOL, *args], cwd=tmp_path, env=env,
