@@ -788,6 +788,19 @@ def bytes_of(x):
     return x.storage.bytes[start:start + x.numel() * x.dtype.itemsize]
 
 
+@contextlib.contextmanager
+def unbroken():
+    """A worker that is told to end does so after this, not within."""
+    if not hasattr(signal, "pthread_sigmask"):      # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def pack(batch, name, blocks):
     """Put the tensors of a batch into a new shared block."""
     file = io.BytesIO()
@@ -795,7 +808,8 @@ def pack(batch, name, blocks):
     packer.dump(batch)
     if not packer.parts:
         return file.getvalue(), None
-    block = SharedMemory(name, create=True, size=max(1, packer.place))
+    with unbroken():        # half a block could not be found and given back
+        block = SharedMemory(name, create=True, size=max(1, packer.place))
     blocks.append(block)
     place = 0
     for data in packer.parts:
