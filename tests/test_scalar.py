@@ -418,14 +418,17 @@ def test_a_result_is_one_object():
         f()
         gc.collect()
         gc.disable()
+        grown = []
         try:
-            before = gc.get_objects()
-            result = f()
-            after = gc.get_objects()
+            for _ in range(5):          # another thread may make some too
+                before = gc.get_objects()
+                result = f()
+                grown.append(len(gc.get_objects()) - len(before))
+                del before, result
         finally:
             gc.enable()
         # the list `before` is new as well
-        assert len(after) - len(before) <= 2, result
+        assert min(grown) <= 2, f()
 
 
 def test_values_have_no_dictionary():
