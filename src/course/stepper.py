@@ -37,7 +37,7 @@ __all__ = ["stepper", "Stepper"]
 
 MOST = 60       # values in one picture
 MINUS, TIMES = "\u2212", "\u00d7"
-SIGNS = {"none": "\u2013", "some": "\u2026", "now": "\u25b6", "done": "\u2713"}
+SIGNS = {"none": "\u2013", "some": "\u2026", "now": "\u2192", "done": "="}
 WORDS = {"none": "no gradient yet", "some": "still collecting",
          "now": "its turn: it hands its gradient on", "done": "complete"}
 
@@ -467,8 +467,8 @@ SCRIPT = """
       .slice('data:image/svg+xml,'.length));
     const bar = root.querySelector('.bar');
     for (const [name, text, label] of [
-        ['first', 'First', 'First step'], ['back', '\u25c0 Back', 'Step back'],
-        ['next', 'Next \u25b6', 'Next step'], ['last', 'Last', 'Last step']]) {
+        ['first', 'First', 'First step'], ['back', '\u2039 Back', 'Step back'],
+        ['next', 'Next \u203a', 'Next step'], ['last', 'Last', 'Last step']]) {
       const button = document.createElement('button');
       Object.assign(button, {type: 'button', textContent: text});
       button.dataset.go = name;
