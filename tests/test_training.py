@@ -1184,3 +1184,10 @@ def test_what_save_wrote_comes_back_in_its_order(tmp_path):
         assert [x.tolist() for x in back.values()] == [
             x.tolist() for x in state.values()]
         assert sorted(training.load_file(tmp_path / 'a')) == sorted(names)
+
+
+def test_a_python_without_processes_says_so(monkeypatch):
+    monkeypatch.setattr(training, "SharedMemory", None)
+    loader = lamina.DataLoader(list(range(4)), num_workers=2)
+    with pytest.raises(RuntimeError, match="num_workers=2 needs processes"):
+        next(iter(loader))

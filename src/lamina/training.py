@@ -24,9 +24,6 @@ import urllib.request
 import zlib
 from collections import deque, namedtuple
 from itertools import islice, repeat
-from multiprocessing import resource_tracker
-from multiprocessing.connection import wait
-from multiprocessing.shared_memory import SharedMemory
 
 from lamina.autograd import no_grad
 from lamina.dispatch import functions, np
@@ -677,6 +674,13 @@ class Progress(Callback):
               file=self.file or sys.stderr, flush=True)
 
 
+try:
+    from multiprocessing import resource_tracker
+    from multiprocessing.connection import wait
+    from multiprocessing.shared_memory import SharedMemory
+except ImportError:
+    SharedMemory = None     # a browser's Python has no processes
+
 WorkerInfo = namedtuple("WorkerInfo", "id num_workers seed dataset")
 worker_info = None
 
@@ -835,6 +839,11 @@ class Crew:
     """The workers of one loop over a loader."""
 
     def __init__(self, loader):
+        if SharedMemory is None:
+            raise RuntimeError(
+                f"num_workers={loader.num_workers} needs processes, which "
+                f"this Python ({sys.platform}) does not have: "
+                "num_workers=0 fetches in the one that reads")
         context = loader.multiprocessing_context
         if context is None or isinstance(context, str):
             context = multiprocessing.get_context(context)
