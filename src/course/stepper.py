@@ -24,13 +24,12 @@ on the edge) and `show(g)` (a gradient as text). Gradients are added with
 `+`, so tensors may be gradients too; the first one is `root.seed`, or 1.0.
 """
 
-import hashlib
-import json
 import math
 import re
 import urllib.parse
 from xml.sax.saxutils import escape
 
+from course.explore.frame import Explorer, frame
 from course.figures import CARD, INK, SANS, SOFT, _flow, _render, _short
 
 __all__ = ["stepper", "Stepper"]
@@ -253,28 +252,18 @@ def _share(node, k, grad, share):
 
 # --- the page -----------------------------------------------------------
 
-class Stepper:
+class Stepper(Explorer):
     """The finished page; `steps` is what it shows, as plain data."""
 
     def __init__(self, nodes, steps):
-        self.steps = steps
-        self.names = [node.name for node in nodes]
-        self.html = _page(nodes, steps, self.names)
-
-    def _repr_mimebundle_(self, include=None, exclude=None, **_):
-        return {"text/html": self.html, "text/plain": repr(self)}
-
-    def __repr__(self):
-        return (f"stepper: {len(self.names)} values, {len(self.steps) - 2} "
-                f"steps. {self.steps[-1]['words']}")
+        self.steps, self.names = steps, [node.name for node in nodes]
+        super().__init__(_page(nodes, steps), steps, (
+            f"stepper: {len(nodes)} values, {len(steps) - 2} steps. "
+            f"{steps[-1]['words']}"))
 
 
-def _page(nodes, steps, names):
-    data = json.dumps({"steps": steps, "signs": SIGNS},
-                      separators=(",", ":"), ensure_ascii=True)
-    data = data.replace("<", "\\u003c")
+def _page(nodes, steps):
     picture = _picture(nodes, steps)
-    ident = hashlib.sha256((picture + data).encode()).hexdigest()[:10]
     rows = "\n".join(
         f"<tr><td>{_when(i, steps)}</td><td>{escape(s['words'])}</td></tr>"
         for i, s in enumerate(steps))
@@ -282,11 +271,9 @@ def _page(nodes, steps, names):
                             for s in SIGNS)
     words = escape(steps[0]["words"])
     source = urllib.parse.quote(picture, safe=" =:/;,.(){}")
-    return f"""<div class="lamina-stepper" data-stepper="{ident}" \
-data-lm-suppress-shortcuts="true" role="group" tabindex="0" \
-aria-label="Backward step by step: arrow keys, Home and End move">
-<style>{STYLE}</style>
-<div class="bar"></div>
+    return frame(
+        "stepper", "Backward step by step: arrow keys, Home and End move",
+        {"steps": steps, "signs": SIGNS}, f"""<div class="bar"></div>
 <div class="picture"><img alt="The graph. {words}" \
 src="data:image/svg+xml,{source}"></div>
 <p class="words" aria-live="polite">{words}</p>
@@ -294,10 +281,7 @@ src="data:image/svg+xml,{source}"></div>
 <details open><summary>All steps in words</summary>
 <table><thead><tr><th>Step</th><th>What happens</th></tr></thead><tbody>
 {rows}
-</tbody></table></details>
-<script type="application/json">{data}</script>
-</div>
-<script>{SCRIPT.replace("IDENT", ident)}</script>"""
+</tbody></table></details>""")
 
 
 def _when(i, steps):
@@ -398,129 +382,29 @@ def _box(group, i, node, step):
         f'y="{y + 3 * third:.1f}">grad {escape(text)}</text></g>')
 
 
-# A white card with dark text on light and dark pages, as all figures here.
-STYLE = f"""
-.lamina-stepper {{ background: {CARD}; color: {INK}; border-radius: 6px;
-  padding: 10px 12px; font: 15px/1.45 {SANS}; max-width: 100%;
-  box-sizing: border-box; color-scheme: light; }}
-.lamina-stepper:focus-visible {{ outline: 3px solid #1f5c8b; }}
-.lamina-stepper .bar {{ display: flex; flex-wrap: wrap; gap: 6px;
-  align-items: center; margin: 0 0 8px; }}
-.lamina-stepper .bar:empty {{ display: none; }}
-.lamina-stepper button {{ font: inherit; color: {INK}; background: #f2f4f6;
-  border: 1px solid #6b6b6b; border-radius: 4px; padding: 3px 10px;
-  cursor: pointer; min-width: 34px; min-height: 30px; }}
-.lamina-stepper button:focus-visible {{ outline: 3px solid #1f5c8b; }}
-.lamina-stepper button[aria-disabled=true] {{ color: #6b6b6b;
-  border-style: dashed; cursor: default; }}
-.lamina-stepper .place {{ color: {SOFT}; margin-left: 6px; }}
-.lamina-stepper .picture {{ overflow-x: auto; }}
-.lamina-stepper .picture > * {{ max-width: 100%; min-width: 460px;
-  height: auto; display: block; margin: 0 auto; }}
-.lamina-stepper p {{ color: {INK}; margin: 8px 0; font: inherit; }}
-.lamina-stepper .words {{ min-height: 2.9em; }}
-.lamina-stepper .legend {{ display: flex; flex-wrap: wrap; gap: 2px 3px;
-  font-size: 13px; color: {SOFT}; }}
-.lamina-stepper summary {{ cursor: pointer; color: {INK}; }}
-.lamina-stepper table {{ border-collapse: collapse; margin: 6px 0;
-  font-size: 14px; background: {CARD}; color: {INK}; }}
-.lamina-stepper td, .lamina-stepper th {{ border-bottom: 1px solid #d5d8dc;
-  padding: 3px 8px; text-align: left; vertical-align: top; color: {INK};
-  background: {CARD}; white-space: normal; }}
-.lamina-stepper tr[aria-current] td {{ font-weight: bold; }}
-@media print {{ .lamina-stepper .bar {{ display: none; }} }}
-"""
-
-# Of the picture: inside it, since it may stand alone.
+# Of the picture: inside it, since it may stand alone. On a page, the frame's
+# names say the colours for light and dark.
 DRAWN = f"""
-.lamina-steps {{ background: {CARD}; }}
-.lamina-steps rect {{ fill: #ffffff; stroke: #6b6b6b; }}
-.lamina-steps text {{ fill: {INK}; }}
+.lamina-steps {{ background: var(--card, {CARD}); }}
+.lamina-steps rect {{ fill: var(--box, #ffffff); stroke: var(--line, #6b6b6b); }}
+.lamina-steps text {{ fill: var(--ink, {INK}); }}
 .lamina-steps .name {{ font-weight: bold; }}
-.lamina-steps .grad, .lamina-steps .moves .share {{ fill: #8a3a00;
+.lamina-steps .grad, .lamina-steps .moves .share {{ fill: var(--mark, #8a3a00);
   font-weight: bold; }}
-.lamina-steps .edge path {{ fill: none; stroke: #6b6b6b; }}
-.lamina-steps .edge polygon {{ fill: #6b6b6b; stroke: #6b6b6b; }}
-.lamina-steps .share {{ font-size: 11px; fill: {SOFT};
-  stroke: {CARD}; stroke-width: 3px; paint-order: stroke; }}
-.lamina-steps .moves path {{ stroke: #8a3a00; stroke-width: 2.6;
+.lamina-steps .edge path {{ fill: none; stroke: var(--line, #6b6b6b); }}
+.lamina-steps .edge polygon {{ fill: var(--line, #6b6b6b);
+  stroke: var(--line, #6b6b6b); }}
+.lamina-steps .share {{ font-size: 11px; fill: var(--soft, {SOFT});
+  stroke: var(--card, {CARD}); stroke-width: 3px; paint-order: stroke; }}
+.lamina-steps .moves path {{ stroke: var(--mark, #8a3a00); stroke-width: 2.6;
   stroke-dasharray: 6 3; }}
 .lamina-steps [data-state=none] rect {{ stroke-dasharray: 2 3; }}
-.lamina-steps [data-state=none] .grad {{ fill: {SOFT};
+.lamina-steps [data-state=none] .grad {{ fill: var(--soft, {SOFT});
   font-weight: normal; }}
 .lamina-steps [data-state=some] rect {{ stroke-dasharray: 7 3;
-  stroke-width: 1.8; fill: #fff8e0; }}
-.lamina-steps [data-state=now] rect {{ stroke: {INK}; stroke-width: 3.2;
-  fill: #ffe2a8; }}
-.lamina-steps [data-state=done] rect {{ fill: #e3f1f5; }}
-"""
-
-SCRIPT = """
-(() => {
-  for (const root of document.querySelectorAll(
-      '[data-stepper="IDENT"]:not([data-ready])')) {
-    root.setAttribute('data-ready', '');
-    const {steps, signs} = JSON.parse(
-      root.querySelector('script[type="application/json"]').textContent);
-    const image = root.querySelector('.picture img');
-    image.outerHTML = decodeURIComponent(image.getAttribute('src')
-      .slice('data:image/svg+xml,'.length));
-    const bar = root.querySelector('.bar');
-    for (const [name, text, label] of [
-        ['first', 'First', 'First step'], ['back', '\u2039 Back', 'Step back'],
-        ['next', 'Next \u203a', 'Next step'], ['last', 'Last', 'Last step']]) {
-      const button = document.createElement('button');
-      Object.assign(button, {type: 'button', textContent: text});
-      button.dataset.go = name;
-      button.setAttribute('aria-label', label);
-      bar.append(button);
-    }
-    const where = bar.appendChild(document.createElement('span'));
-    where.className = 'place';
-    const all = query => [...root.querySelectorAll(query)];
-    const rows = all('tbody tr'), last = steps.length - 1;
-    let at = 0;
-    const show = step => {
-      at = Math.max(0, Math.min(last, step));
-      const {words, grads, states, edges} = steps[at];
-      for (const node of all('.node')) {
-        const i = node.dataset.node, sign = signs[states[i]];
-        node.dataset.state = states[i];
-        node.querySelector('.grad').textContent =
-          'grad ' + (grads[i] === null ? sign : grads[i] + ' ' + sign);
-      }
-      for (const edge of all('.edge')) {
-        const share = edges[edge.dataset.edge];
-        edge.classList.toggle('moves', share !== undefined);
-        const label = edge.querySelector('.share');
-        if (label) label.textContent = share ?? label.dataset.rest;
-      }
-      where.textContent = 'Step ' + at + ' of ' + last;
-      root.querySelector('.words').textContent = words;
-      rows.forEach((row, i) => i === at ?
-        row.setAttribute('aria-current', 'step') :
-        row.removeAttribute('aria-current'));
-      for (const button of all('button')) button.setAttribute(
-        'aria-disabled', ['first', 'back'].includes(button.dataset.go) ?
-          at === 0 : at === last);
-    };
-    const go = {first: () => show(0), back: () => show(at - 1),
-                next: () => show(at + 1), last: () => show(last)};
-    const keys = {ArrowLeft: 'back', ArrowRight: 'next',
-                  Home: 'first', End: 'last'};
-    root.addEventListener('click', event => {
-      const button = event.target.closest('button');
-      if (button) go[button.dataset.go]();
-    });
-    root.addEventListener('keydown', event => {
-      const name = keys[event.key];
-      if (!name || event.ctrlKey || event.altKey || event.metaKey) return;
-      event.preventDefault();
-      event.stopPropagation();
-      go[name]();
-    });
-    root.querySelector('details').open = false;
-    show(0);
-  }
-})();
+  stroke-width: 1.8; fill: var(--some, #fff8e0); }}
+.lamina-steps [data-state=now] rect {{ stroke: var(--ink, {INK});
+  stroke-width: 3.2;
+  fill: var(--now, #ffe2a8); }}
+.lamina-steps [data-state=done] rect {{ fill: var(--done, #e3f1f5); }}
 """

@@ -88,7 +88,7 @@ def test_keys_alone(page):
         'document.title = "page saw " + e.key)</script>' + stepped.html))
     page.keyboard.press('Tab')
     assert page.evaluate('document.activeElement.className') == (
-        'lamina-stepper')
+        'lamina-play lamina-stepper')
     page.keyboard.press('ArrowRight')
     page.keyboard.press('ArrowRight')
     assert state(page)[0] == stepped.steps[2]['words']

@@ -226,7 +226,7 @@ def test_the_same_graph_gives_the_same_page_everywhere():
     assert stepper(shared()).html == stepper(shared()).html
     other = shared()
     other.label = "e"
-    name = re.compile(r'data-stepper="(\w+)"')
+    name = re.compile(r'data-play="(\w+)"')
     assert name.search(stepper(other).html)[1] not in stepper(shared()).html
 
 

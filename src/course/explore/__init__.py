@@ -1,0 +1,13 @@
+"""Things to play with, as the output of a notebook's cell.
+
+    strides(x)      a view's geometry, moved by hand
+
+Each works in JupyterLab and in a page without a kernel, by keyboard, and
+says in words what it shows. What it can reach is the library's own state:
+recorded when the cell runs, or computed in the page by rules that a test
+compares with the library, state by state.
+"""
+
+from course.explore.strides import strides
+
+__all__ = ["strides"]
