@@ -25,7 +25,9 @@ from lamina.dispatch import (
     add_layer, array, define, from_array, functions, impl, include, lookup, np,
     operators, own,
 )
-from lamina.reductions import reduced_dims, reduced_shape
+from lamina.reductions import (
+    in_blocks, pairwise_sum, reduced_dims, reduced_shape, rowwise,
+)
 from lamina.storage import Storage, float32
 from lamina.strides import (
     Geometry, Tensor, eye, method, nearest, offsets, ones, repr_notes,
@@ -915,15 +917,15 @@ repr_notes["autograd"] = grad_notes
 def sum_to(grad, shape):
     """Undo broadcasting: sum over what was repeated, so that `grad` has
     `shape`. RuntimeError if `shape` does not broadcast to that of grad."""
-    if broadcast_shapes(grad.shape, shape) != grad.shape:
-        raise RuntimeError(f"a gradient of shape {list(grad.shape)} is none "
-                           f"for a tensor of shape {list(shape)}")
-    new = len(grad.shape) - len(shape)
-    if new and grad.shape[new:] == shape:
+    have, new = grad.shape, len(grad.shape) - len(shape)
+    if new > 0 and have[new:] == shape:         # a bias, most often
         return grad.sum(tuple(range(new)))
+    if broadcast_shapes(have, shape) != have:
+        raise RuntimeError(f"a gradient of shape {list(have)} is none "
+                           f"for a tensor of shape {list(shape)}")
     dims = tuple(range(new)) + tuple(
         d + new for d, size in enumerate(shape)
-        if size == 1 and grad.shape[d + new] != 1)
+        if size == 1 and have[d + new] != 1)
     return grad.sum(dims, keepdim=True).reshape(shape) if dims else grad
 
 
@@ -1237,7 +1239,13 @@ where = functions["where"]
 
 
 def numpy_threshold_backward(grad, x):
-    return np.where(x <= 0, grad.dtype.type(0), grad)
+    """grad where x > 0 or nan. A choice between two numbers costs the
+    machine a guess, wrong half of the time; so the bits of grad go through
+    a mask instead: True - 1 is 0, and False - 1 is -1, which is all ones.
+    """
+    bits = np.dtype(f"i{grad.itemsize}")
+    mask = np.subtract(x <= 0, 1, dtype=bits)
+    return np.bitwise_and(grad.view(bits), mask).view(grad.dtype)
 
 
 elementwise("threshold_backward(Tensor grad_output, Tensor self) -> Tensor",
@@ -1557,15 +1565,52 @@ derivative("tril", self=lambda grad, diagonal: grad.tril(diagonal))
 derivative("triu", self=lambda grad, diagonal: grad.triu(diagonal))
 
 
-def softmax_self(grad, result, dim):
-    product = grad * result
-    return product - result * product.sum(dim, keepdim=True)
+def softmax_back_row(grads, row):
+    total = pairwise_sum([g * y for g, y in zip(grads, row)])
+    return [(g - total) * y for g, y in zip(grads, row)]
 
 
-derivative("_softmax", self=softmax_self)
-derivative("_log_softmax",
-           self=lambda grad, result, dim:
-           grad - result.exp() * grad.sum(dim, keepdim=True))
+def log_softmax_back_row(grads, row):
+    total = pairwise_sum(grads)
+    return [g - math.exp(y) * total for g, y in zip(grads, row)]
+
+
+def softmax_back_block(grad, y, axis, out):
+    np.multiply(grad, y, out)
+    total = np.add.reduce(out, axis, None, None, True)
+    np.multiply(np.subtract(grad, total, out), y, out)
+
+
+def log_softmax_back_block(grad, y, axis, out):
+    total = np.add.reduce(grad, axis, None, None, True)
+    np.multiply(np.exp(y, out), total, out)
+    np.subtract(grad, out, out)
+
+
+rowwise("_softmax_backward_data(Tensor grad_output, Tensor output, int dim) "
+        "-> Tensor", "The way back through softmax.", softmax_back_row,
+        in_blocks(softmax_back_block))
+rowwise("_log_softmax_backward_data(Tensor grad_output, Tensor output, "
+        "int dim) -> Tensor", "The way back through log_softmax.",
+        log_softmax_back_row, in_blocks(log_softmax_back_block))
+softmax_back = functions["_softmax_backward_data"]
+log_softmax_back = functions["_log_softmax_backward_data"]
+derivative("_softmax", self=lambda grad, result, dim:
+           softmax_back(grad, result, dim))
+derivative("_log_softmax", self=lambda grad, result, dim:
+           log_softmax_back(grad, result, dim))
+derivative("_softmax_backward_data",
+           grad_output=lambda grad, output, dim:
+           softmax_back(grad, output, dim),
+           output=lambda grad, grad_output, output, dim:
+           grad * grad_output - grad_output * (grad * output).sum(
+               dim, keepdim=True) - grad * (grad_output * output).sum(
+               dim, keepdim=True))
+derivative("_log_softmax_backward_data",
+           grad_output=lambda grad, output, dim:
+           grad - (grad * output.exp()).sum(dim, keepdim=True),
+           output=lambda grad, grad_output, output, dim:
+           -grad * output.exp() * grad_output.sum(dim, keepdim=True))
 for name in ("argsort", "_cummax", "_cummin", "_principal"):
     derivative(name)            # places carry no gradient
 

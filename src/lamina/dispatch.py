@@ -437,6 +437,7 @@ def parameter_list(arguments, out):
 QUICK = {"int": "type({0}) is int",
          "bool": "{0} is True or {0} is False",
          "float": "type({0}) is float",
+         "str": "type({0}) is str",
          "Scalar": "type({0}) is int or type({0}) is float",
          "int?": "{0} is None", "int[]?": "{0} is None",
          "Scalar?": "{0} is None", "ScalarType?": "{0} is None",
@@ -856,7 +857,15 @@ def geometry_of_array(x):
                     0)
 
 
+def shape_of(x):
+    """The shape, which needs no geometry if there is an array."""
+    found = x.array
+    return x.geometry.shape if found is None else found.shape
+
+
 Tensor.late.update(storage=storage_of_array, geometry=geometry_of_array)
+Tensor.shape = property(shape_of)
+Tensor.ndim = property(lambda x: len(shape_of(x)))
 
 
 def widen(bits):

@@ -133,14 +133,14 @@ define("vdot(Tensor self, Tensor other) -> Tensor",
 
 
 def matmul(self, other):
-    a, b = self.dim(), other.dim()
+    a, b = len(self.shape), len(other.shape)
+    if a == 2 and b == 2:
+        return self.mm(other)
     if not a or not b:
         raise RuntimeError(f"matmul() takes tensors of at least 1 dimension; "
                            f"got {list(self.shape)} and {list(other.shape)}:"
                            f" for a number use *")
     check_inner("matmul", self.shape, other.shape, other.shape[-min(b, 2)])
-    if a == 2 and b == 2:
-        return self.mm(other)
     if a == 1 and b == 1:
         return self.dot(other)
     if a == 1:

@@ -17,20 +17,25 @@ from itertools import accumulate
 from statistics import NormalDist
 
 from lamina.autograd import (
-    AccumulateGrad, Node, RemovableHandle, edge_of, is_grad_enabled, missing,
-    no_grad, part_of, random_states, set_history, submodule as module_in,
-    wants_grad,
+    AccumulateGrad, Node, RemovableHandle, derivative, edge_of,
+    is_grad_enabled, missing, no_grad, part_of, random_states, set_history,
+    submodule as module_in, wants_grad,
 )
-from lamina.broadcasting import broadcast_shapes
-from lamina.dispatch import FIRST_LAYER, array, functions, np
+from lamina.broadcasting import broadcast_shapes, quiet
+from lamina.dispatch import (
+    FIRST_LAYER, array, define, functions, impl, np, own,
+)
 from lamina.matmul import linear
-from lamina.reductions import reduced
+from lamina.reductions import (
+    check_reduction, pairwise_sum, reduced, reduced_rows,
+)
 from lamina.storage import (
     bool_, dtypes, finfo, float32, float64, iinfo, int64, uint8,
 )
 from lamina.strides import (
-    Tensor, arange, element, empty, full, full_like, method, nearest, numel,
-    ones_like, refuse_overlap, row_major, tensor, write_values, zeros,
+    Tensor, arange, element, empty, flat, full, full_like, method, nearest,
+    numel, ones_like, permute, refuse_overlap, row_major, tensor, write_values,
+    zeros,
 )
 
 __all__ = [
@@ -2269,6 +2274,130 @@ def by_name(name, order, args, kwargs):
     return {**found, **kwargs}
 
 
+define("_nll_loss(Tensor self, Tensor target, str reduction, "
+       "int ignore_index) -> Tensor",
+       "Minus the element of the right class, along dimension 1 or the only "
+       "one; their mean or sum.")
+define("_nll_loss_backward(Tensor grad_output, Tensor target, int[] size, "
+       "str reduction, int ignore_index) -> Tensor",
+       "The way back through nll_loss: zeros of that size, and what each "
+       "right class has lost.")
+nll_loss_back = functions["_nll_loss_backward"]
+derivative("_nll_loss",
+           self=lambda grad, target, self_shape, reduction, ignore_index:
+           nll_loss_back(grad, target, self_shape, reduction, ignore_index))
+derivative("_nll_loss_backward",
+           grad_output=lambda grad, target, reduction, ignore_index:
+           functions["_nll_loss"](grad, target, reduction, ignore_index))
+
+
+def check_range(classes, count):
+    """IndexError for a class that is not there."""
+    for found in classes:
+        if not 0 <= found < count:
+            raise IndexError(f"target {found} is out of range: there are "
+                             f"{count} classes, from 0 to {count - 1}")
+
+
+@impl("_nll_loss", "python")
+def python_nll_loss(self, target, reduction, ignore_index):
+    classes, dim = flat(target), min(1, self.ndim - 1)
+    kept = [c for c in classes if c != ignore_index]
+    check_range(kept, self.shape[dim])
+    losses = [0.0 if c == ignore_index else -row[c]
+              for row, c in zip(reduced_rows(self, (dim,)), classes)]
+    shape = ()
+    if reduction == "none":
+        shape = target.shape
+    elif reduction == "sum":
+        losses = [pairwise_sum(losses)]
+    else:
+        losses = [pairwise_sum(losses) / len(kept) if kept else math.nan]
+    return write_values(
+        empty(shape, dtype=self.dtype, device="python"), losses)
+
+
+@impl("_nll_loss_backward", "python")
+def python_nll_loss_backward(grad_output, target, size, reduction,
+                             ignore_index):
+    out = zeros(size, dtype=grad_output.dtype, device="python")
+    classes, dim = flat(target), min(1, len(size) - 1)
+    kept, grads = sum(c != ignore_index for c in classes), flat(grad_output)
+    if reduction != "none":
+        grads = [grads[0] / (kept if reduction == "mean" else 1)
+                 if kept else 0.0] * len(classes)
+    rows = [[-g if c == place != ignore_index else 0.0
+             for place in range(size[dim])] for g, c in zip(grads, classes)]
+    order = [d for d in range(len(size)) if d != dim] + [dim]
+    write_values(permute(out, order), [g for row in rows for g in row])
+    return out
+
+
+@impl("_nll_loss", "meta")
+def meta_nll_loss(self, target, reduction, ignore_index):
+    return empty(target.shape if reduction == "none" else (),
+                 dtype=self.dtype, device="meta")
+
+
+@impl("_nll_loss_backward", "meta")
+def meta_nll_loss_backward(grad_output, target, size, *others):
+    return empty(size, dtype=grad_output.dtype, device="meta")
+
+
+def left_out(classes, count, ignore_index):
+    """Where the class is ignore_index; None if it nowhere is. A class below
+    0 is a huge one if its bits are read without a sign."""
+    if not classes.size or (classes.view(np.uint64).max() < count
+                            and not 0 <= ignore_index < count):
+        return None
+    ignored = classes == ignore_index
+    check_range(classes[~ignored & ((classes < 0) | (classes >= count))],
+                count)
+    return ignored
+
+
+@impl("_nll_loss", "cpu")
+def cpu_nll_loss(self, target, reduction, ignore_index):
+    x, classes = array(self), array(target).reshape(-1)
+    if x.ndim != 2:             # one row for each class to pick
+        dim = min(1, x.ndim - 1)
+        x = np.moveaxis(x, dim, -1).reshape(-1, x.shape[dim])
+    ignored, count = left_out(classes, x.shape[1], ignore_index), len(classes)
+    if ignored is not None:
+        classes = np.where(ignored, 0, classes)
+        count -= int(ignored.sum())
+    losses = np.negative(x[np.arange(len(classes)), classes])
+    if ignored is not None:
+        losses[ignored] = 0
+    if reduction == "none":
+        return own(losses.reshape(target.shape), self.dtype)
+    total = np.add.reduce(losses)
+    if reduction == "mean":
+        total = quiet(np.divide, total, x.dtype.type(count))
+    return own(total, self.dtype)
+
+
+@impl("_nll_loss_backward", "cpu")
+def cpu_nll_loss_backward(grad_output, target, size, reduction,
+                          ignore_index):
+    grad, classes = array(grad_output), array(target).reshape(-1)
+    dim = min(1, len(size) - 1)
+    ignored, count = left_out(classes, size[dim], ignore_index), len(classes)
+    if ignored is not None:
+        classes = np.where(ignored, 0, classes)
+        count -= int(ignored.sum())
+    if reduction == "mean" and count:
+        grad = grad / grad.dtype.type(count)
+    found = np.zeros((len(classes), size[dim]), grad.dtype)
+    lost = np.negative(grad).reshape(-1)
+    found[np.arange(len(classes)), classes] = lost if ignored is None else (
+        np.where(ignored, 0, lost))
+    if len(size) != 2:
+        order = size[:dim] + size[dim + 1:] + size[dim:dim + 1]
+        found = np.moveaxis(found.reshape(order), -1, dim)
+    return own(np.ascontiguousarray(found).reshape(size), grad_output.dtype)
+
+
 @loss_function
 def nll_loss(input, target, weight=None, *, ignore_index=-100,
              reduction="mean"):
@@ -2281,16 +2410,13 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100,
     """
     need_floats("nll_loss", input)
     dim = check_classes("nll_loss", input, target, weight)
-    if weight is None and not 0 <= ignore_index < input.shape[dim]:
-        try:
-            picked = input.gather(dim, target.unsqueeze(dim)).squeeze(dim)
-            return -reduced(picked, reduction)
-        except (RuntimeError, IndexError):
-            pass    # a place to leave out, or a class that is not there
+    check_reduction(reduction)
+    if weight is None:
+        return functions["_nll_loss"](input, target, reduction, ignore_index)
     classes, ignored = split_ignored(target, input.shape[dim], ignore_index)
     losses = -input.gather(dim, classes.unsqueeze(dim)).squeeze(dim)
-    factors = ones_like(losses) if weight is None else (
-        weight.index_select(0, classes.reshape(-1)).reshape(classes.shape))
+    factors = weight.index_select(
+        0, classes.reshape(-1)).reshape(classes.shape)
     losses = where(ignored, 0.0, losses)
     factors = where(ignored, 0.0, factors)
     if reduction == "mean":
@@ -2314,13 +2440,13 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100,
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing is a part, from 0 to 1; got "
                            f"{label_smoothing}")
-    log_p = input.log_softmax(0 if input.dim() < 2 else 1)
-    if input.shape == target.shape and target.dtype.category == 2:
+    log_p = functions["_log_softmax"](input, 0 if input.dim() < 2 else 1)
+    if target.dtype.category == 2 and input.shape == target.shape:
         return soft_targets(log_p, target, weight, reduction,
                             label_smoothing)
     loss = nll_loss(log_p, target, weight, ignore_index=ignore_index,
                     reduction=reduction)
-    if label_smoothing == 0:
+    if not label_smoothing:
         return loss
     even = spread_evenly(log_p, target, weight, ignore_index, reduction)
     return (1 - label_smoothing) * loss + label_smoothing * even

@@ -11,7 +11,8 @@ import warnings
 from itertools import accumulate
 
 from lamina.broadcasting import (
-    broadcast_shapes, functions, ieee_log, ieee_pow, quiet, result_type,
+    broadcast_shapes, count_inputs, functions, ieee_log, ieee_pow, quiet,
+    result_type,
 )
 from lamina.dispatch import (
     array, define, from_array, impl, np, numpy_dtypes, operators,
@@ -57,6 +58,8 @@ def reduced_dims(dim, ndim):
     """
     if dim is None or dim == () or dim == []:
         return tuple(range(ndim))
+    if type(dim) is int and ndim:
+        return wrap_dim(dim, ndim),
     dims = [wrap_dim(d, ndim)
             for d in ((dim,) if isinstance(dim, int) else dim)]
     if len(set(dims)) < len(dims):
@@ -80,19 +83,20 @@ def reduced_rows(x, dims):
     return [values[i * length:(i + 1) * length] for i in range(count)]
 
 
-def plan_reduction(name, x, dim, keepdim, empty_ok):
+@functools.lru_cache(4096)
+def plan_reduction(name, shape, dim, keepdim, empty_ok):
     """The dimensions to reduce and the shape of the result, or an error
     where there is nothing to choose from."""
     every = dim == () and name in ("all", "any")    # each by itself
-    dims = () if every else reduced_dims(dim, len(x.shape))
-    if not empty_ok and not numel(x.shape[d] for d in dims):
+    dims = () if every else reduced_dims(dim, len(shape))
+    if not empty_ok and not numel(shape[d] for d in dims):
         error = IndexError          # the classes that PyTorch raises
         if dim in (None, ()) and not name.startswith("arg"):
             error = RuntimeError
         raise error(f"{name}(): no elements to choose from: reducing "
-                    f"dimensions {list(dims)} of shape {list(x.shape)}; "
+                    f"dimensions {list(dims)} of shape {list(shape)}; "
                     f"each must have at least one element")
-    return dims, reduced_shape(x.shape, dims, keepdim)
+    return dims, reduced_shape(shape, dims, keepdim)
 
 
 def reduction(schema, doc, python, numpy, dtype=lambda d: d, empty_ok=True):
@@ -108,7 +112,8 @@ def reduction(schema, doc, python, numpy, dtype=lambda d: d, empty_ok=True):
     name = op.schema.name
 
     def python_kernel(self, dim, keepdim, wanted=None, *others):
-        dims, shape = plan_reduction(name, self, dim, keepdim, empty_ok)
+        dims, shape = plan_reduction(
+            name, self.shape, dim, keepdim, empty_ok)
         rows = reduced_rows(self, dims)
         if wanted:          # convert, then reduce: not the other way round
             rows = [[wrap(wanted, value) for value in row] for row in rows]
@@ -117,13 +122,15 @@ def reduction(schema, doc, python, numpy, dtype=lambda d: d, empty_ok=True):
         return write_values(out, [python(row, *others) for row in rows])
 
     def cpu_kernel(self, dim, keepdim, wanted=None, *others):
-        dims, _ = plan_reduction(name, self, dim, keepdim, empty_ok)
+        dims, _ = plan_reduction(
+            name, self.shape, dim, keepdim, empty_ok)
         out_dtype = numpy_dtypes[wanted or dtype(self.dtype)]
         found = quiet(numpy, array(self), dims, keepdim, out_dtype, *others)
         return from_array(np.asarray(found, order="C"))
 
     def meta_kernel(self, dim, keepdim, wanted=None, *others):
-        _, shape = plan_reduction(name, self, dim, keepdim, empty_ok)
+        _, shape = plan_reduction(
+            name, self.shape, dim, keepdim, empty_ok)
         return empty(shape, dtype=wanted or dtype(self.dtype),
                      device="meta")
 
@@ -144,10 +151,10 @@ def adds_pairwise(x, axis):
 
 def numpy_sum(x, axis, keepdims, dtype):
     """np.add.reduce, in blocks where NumPy would add row after row."""
-    d = max(axis, key=lambda d: x.shape[d], default=None)
-    if (d is None or x.shape[d] <= 128 or dtype.kind != "f"
-            or adds_pairwise(x, axis)):
+    size = max([x.shape[d] for d in axis], default=0)
+    if size <= 128 or dtype.kind != "f" or adds_pairwise(x, axis):
         return np.add.reduce(x, axis, dtype, None, keepdims)
+    d = next(d for d in axis if x.shape[d] == size)
     count, before = x.shape[d] // 64, (slice(None),) * d
     blocks = x[*before, :count * 64].reshape(
         x.shape[:d] + (count, 64) + x.shape[d + 1:])
@@ -844,41 +851,48 @@ define("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) "
 def rowwise(schema, doc, python, numpy, dtype=lambda d: d, turned=False):
     """Declare an operator that makes of each row along `dim` a new one.
 
-    The schema's arguments are self, dim and others. `python` turns a list
-    of numbers into one of the same length, `numpy` takes an array and an
-    axis; both take the others too. `dtype` gives the result's dtype. It
-    lies in rows or, with `turned`, as self does.
+    The schema's arguments are self, perhaps other tensors of its shape,
+    dim and others. `python` turns lists of numbers into one of the same
+    length, `numpy` takes arrays and an axis; both take the others too.
+    `dtype` gives the result's dtype. It lies in rows or, with `turned`,
+    as self does.
     """
     op = define(schema, doc)
+    count = count_inputs(op.schema)
 
     def result(self):
         like = self if turned else empty(self.shape, device="meta")
         return empty_like(like, dtype=dtype(self.dtype), device=self.device)
 
-    def python_kernel(self, dim, *others):
+    def python_kernel(*args):
+        self, dim, others = args[0], args[count], args[count + 1:]
         dims = reduced_dims(dim, len(self.shape))
-        found = [value for row in reduced_rows(self, dims)
-                 for value in python(row, *others)]
+        rows = zip(*[reduced_rows(x, dims) for x in args[:count]])
+        found = [value for row in rows for value in python(*row, *others)]
         out = result(self)
         kept = [d for d in range(len(self.shape)) if d not in dims]
         write_values(permute(out, kept + list(dims)), found)
         return out
 
-    def cpu_kernel(self, dim, *others):
-        dims, x = reduced_dims(dim, len(self.shape)), array(self)
-        out_dtype = numpy_dtypes[dtype(self.dtype)]
-        found = quiet(numpy, x if dims else x.reshape(1), (dims or (0,))[0],
-                      *others)
-        found = found.astype(out_dtype, "C", copy=False).reshape(x.shape)
+    def cpu_kernel(*args):
+        self, x = args[0], array(args[0])
+        arrays, dims = map(array, args[:count]), reduced_dims(
+            args[count], x.ndim)
+        if not dims:                    # a number is a row of one
+            arrays = [a.reshape(1) for a in arrays]
+        found = quiet(numpy, *arrays, dims[0] if dims else 0,
+                      *args[count + 1:])
+        found = found.astype(numpy_dtypes[dtype(self.dtype)], "C",
+                             copy=False).reshape(x.shape)
         if not turned or x.flags.c_contiguous:
             return from_array(found)
         out = result(self)
         array(out)[...] = found
         return out
 
-    def meta_kernel(self, dim, *others):
-        reduced_dims(dim, len(self.shape))
-        return result(self)
+    def meta_kernel(*args):
+        reduced_dims(args[count], len(args[0].shape))
+        return result(args[0])
 
     impl(op.schema.full_name, "python")(python_kernel)
     impl(op.schema.full_name, "cpu")(cpu_kernel)
@@ -1154,42 +1168,54 @@ BLOCK = 1 << 16         # elements: 256 kB of float32 fit into a cache
 
 
 def in_blocks(function):
-    """A NumPy function of an array and an axis, from one that fills `out`
-    for a block of (rows, along the axis, columns), in the cache."""
-    def whole(x, axis):
-        size = x.shape[axis]
-        blocks = x.reshape(math.prod(x.shape[:axis]), size, -1) if (
-            x.size) else x.reshape(0, 1, 1)
-        out = np.empty(blocks.shape, x.dtype)
-        rows = max(1, BLOCK // max(1, size * blocks.shape[2]))
-        columns = max(16, BLOCK // max(1, size))
-        for i in range(0, blocks.shape[0], rows):
-            for j in range(0, blocks.shape[2], columns):
-                part = slice(i, i + rows), slice(None), slice(j, j + columns)
-                function(blocks[part], out[part])
-        return out.reshape(x.shape)
+    """A NumPy function of arrays and an axis, from one that also takes
+    the array to fill: for blocks of (rows, along the axis, columns) that
+    fit into the cache."""
+    def whole(*args):
+        *arrays, axis = args
+        shape, size = arrays[0].shape, arrays[0].shape[axis]
+        out = np.empty(shape, arrays[0].dtype)
+        if 0 < out.size <= BLOCK:
+            function(*arrays, axis, out)
+        elif out.size:
+            blocks = [x.reshape(math.prod(shape[:axis]), size, -1)
+                      for x in (*arrays, out)]
+            for part in parts_of(*blocks[0].shape):
+                *arrays, target = [x[part] for x in blocks]
+                function(*arrays, 1, target)
+        return out
     return whole
 
 
-def softmax_block(x, out):
-    np.exp(x, out=out)              # most rows need no shift
-    total = np.add.reduce(out, 1, keepdims=True)
+def parts_of(rows, size, columns):
+    """The blocks of an array of (rows, size, columns)."""
+    high = max(1, BLOCK // (size * columns))
+    wide = max(16, BLOCK // size)
+    for i in range(0, rows, high):
+        for j in range(0, columns, wide):
+            yield slice(i, i + high), slice(None), slice(j, j + wide)
+
+
+def softmax_block(x, axis, out):
+    np.exp(x, out)                  # most rows need no shift
+    total = np.add.reduce(out, axis, None, None, True)
     if not (total.min() >= 1 and total.max() < np.inf):
-        np.subtract(x, np.maximum.reduce(x, 1, keepdims=True), out=out)
-        np.exp(out, out=out)
-        total = np.add.reduce(out, 1, keepdims=True)
-    np.divide(out, total, out=out)
+        shift = np.maximum.reduce(x, axis, None, None, True)
+        np.exp(np.subtract(x, shift, out), out)
+        total = np.add.reduce(out, axis, None, None, True)
+    np.divide(out, total, out)
 
 
-def log_softmax_block(x, out):
-    np.subtract(x, np.maximum.reduce(x, 1, keepdims=True), out=out)
-    total = np.add.reduce(np.exp(out), 1, keepdims=True)
-    np.subtract(out, np.log(total), out=out)
+def log_softmax_block(x, axis, out):
+    shift = np.maximum.reduce(x, axis, None, None, True)
+    np.subtract(x, shift, out)
+    total = np.add.reduce(np.exp(out), axis, None, None, True)
+    np.subtract(out, np.log(total), out)
 
 
 def check_float(name, self, dtype):
     """The tensor in the dtype wanted, if that is a float."""
-    self = self.to(dtype or self.dtype)
+    self = self.to(dtype) if dtype else self
     if not self.dtype.is_floating_point:
         raise NotImplementedError(
             f"{name}() is not implemented for {self.dtype}; give a "
@@ -1741,11 +1767,15 @@ def mse_loss(input, target, reduction):
     return reduced((input - target) ** 2, reduction)
 
 
-def reduced(loss, reduction):
-    """A loss for each element as its mean, its sum, or as it is."""
+def check_reduction(reduction):
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"reduction must be 'mean', 'sum' or 'none'; got "
                          f"{reduction!r}")
+
+
+def reduced(loss, reduction):
+    """A loss for each element as its mean, its sum, or as it is."""
+    check_reduction(reduction)
     return loss if reduction == "none" else getattr(loss, reduction)()
 
 

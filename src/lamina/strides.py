@@ -313,13 +313,13 @@ def method(function):
 @method
 def dim(self):
     """The number of dimensions."""
-    return len(self.geometry.shape)
+    return len(self.shape)
 
 
 @method
 def size(self, dim=None):
     """The shape, or the size of one dimension."""
-    shape = self.geometry.shape
+    shape = self.shape
     return shape if dim is None else shape[wrap_dim(dim, len(shape))]
 
 
