@@ -2,7 +2,6 @@
 
 - nothing on a page comes from another machine: MathJax is copied in,
   sphinx-thebe's script (which only loads others) is left out;
-- a page of a chapter knows the module that its cells are exported to;
 - hints and solutions are written from the exercises' own definitions.
 """
 
@@ -66,12 +65,6 @@ def copy_mathjax(app, exception):
 
 # ---- pages ----------------------------------------------------------------
 
-def module_of(docname):
-    """'chapters/02_strides' -> 'lamina/strides.py'; '' for other pages."""
-    match = re.fullmatch(r'chapters/\d\d_(\w+)', docname)
-    return f'lamina/{match[1]}.py' if match else ''
-
-
 def warn_of_strays(app, env, added, changed, removed):
     """Warn of a page that _toc.yml does not list, which is never built."""
     root = Path(app.srcdir)
@@ -83,14 +76,6 @@ def warn_of_strays(app, env, added, changed, removed):
                 '%s is not listed in _toc.yml, so no page is made of it',
                 path.relative_to(root).as_posix())
     return []
-
-
-def name_module(app, pagename, templatename, context, doctree):
-    """Let lamina.css write the module's name beside exported cells."""
-    module = module_of(pagename)
-    if module:
-        context['metatags'] = (context.get('metatags') or '') + (
-            f'<style>:root{{--lamina-module:"{module}"}}</style>')
 
 
 # ---- hints and solutions --------------------------------------------------
@@ -164,7 +149,6 @@ def setup(app):
     app.connect('config-inited', use_local_mathjax)
     app.connect('config-inited', drop_thebe)
     app.connect('build-finished', copy_mathjax)
-    app.connect('html-page-context', name_module)
     app.connect('source-read', write_solutions)
     app.connect('env-get-outdated', solutions_are_outdated)
     app.connect('env-get-outdated', warn_of_strays)

@@ -1406,7 +1406,8 @@ def fetch_published(root, name):
 def submodule(name, *members):
     """A module lamina.<name> with these members, as PyTorch has it."""
     full = f"lamina.{name}"
-    made = types.ModuleType(full, "Names where PyTorch keeps them.")
+    made = sys.modules.get(full) or types.ModuleType(
+        full, "Names where PyTorch keeps them.")
     made.__all__ = [member.__name__ for member in members]
     for member in members:
         setattr(made, member.__name__, member)

@@ -19,8 +19,14 @@ STRICT = '--all', '-W', '-n', '--keep-going'
 def toc_entries(path=ROOT / '_toc.yml'):
     """The pages that _toc.yml lists, in reading order."""
     toc = yaml.safe_load(path.read_text(encoding='utf-8'))
-    return [toc['root'], *(chapter['file'] for part in toc['parts']
-                           for chapter in part['chapters'])]
+
+    def below(entries):
+        for entry in entries:
+            yield entry['file']
+            yield from below(entry.get('sections', ()))
+
+    return [toc['root'], *(file for part in toc['parts']
+                           for file in below(part['chapters']))]
 
 
 def strict_build(source, output):

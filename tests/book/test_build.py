@@ -42,7 +42,7 @@ def test_a_chapter_can_be_downloaded(html):
 def test_exported_cells_name_their_module(html):
     for chapter in CHAPTERS:
         page = (html / f'chapters/{chapter}.html').read_text('utf-8')
-        assert f'--lamina-module:"lamina/{chapter[3:]}.py"' in page
+        assert f'>lamina/{chapter[3:]}.py</a>' in page
         assert 'tag_export' in page, f'{chapter} exports nothing'
         assert 'tag_exercise' in page, f'{chapter} has no exercise'
 
