@@ -1,0 +1,215 @@
+// Which cell runs when: one queue, from the top of the page down.
+
+import {plural} from './dom.js';
+import {verdictHead} from './exercise.js';
+import {Stopped} from './python.js';
+
+// How long a cell that is to stop may take to end by itself.
+const PATIENCE = 1000;
+
+/** Event: 'change' when a cell ends, and when the queue begins or ends. */
+export class Runner extends EventTarget {
+  #queue = [];
+  #now = null;
+  #count = 0;
+  #verdict = null;
+  #isWorking = false;
+  #isStopping = false;
+  #plan = '';
+  done = 0;
+  total = 0;
+
+  constructor(cells, python, say) {
+    super();
+    this.cells = cells;
+    this.python = python;
+    this.say = say;
+    python.addEventListener('verdict', event => this.#judge(event.detail));
+    python.addEventListener('afresh', () => {
+      this.#count = 0;
+      for (const cell of cells) cell.forgetRun();
+    });
+  }
+
+  get isBusy() {
+    return this.#isWorking;
+  }
+
+  /** The cells above that never ran. What only checks an exercise makes
+   * nothing that others need. */
+  #above(cell) {
+    return this.cells.slice(0, this.cells.indexOf(cell)).filter(c =>
+      c.state === 'new' && !c.reason && !c.checks);
+  }
+
+  /** Run a cell, and before it the cells above that have not run. */
+  run(cell) {
+    if (cell.state === 'waiting') return;
+    const above = this.#above(cell);
+    this.#add([...above, cell].map(c => ({cell: c})), above.length
+      ? `Running the ${plural(above.length, 'cell')} above ${cell.name} first`
+      : `Running ${cell.name}`);
+  }
+
+  runAbove(cell) {
+    const above = this.#above(cell);
+    if (above.length)
+      this.#add(above.map(c => ({cell: c})),
+        `Running the ${plural(above.length, 'cell')} above ${cell.name}`);
+    else
+      this.say(`All cells above ${cell.name} have run.`);
+  }
+
+  runAll() {
+    const all = this.cells.filter(c => c.state === 'new' && !c.reason);
+    if (all.length)
+      this.#add(all.map(c => ({cell: c})),
+        `Running ${plural(all.length, 'cell')}, to the end of the chapter`);
+    else
+      this.say('All cells have run. To run them again, start afresh.');
+  }
+
+  /** Run an exercise's cell if it has not run as it is, then check it. */
+  check(cell) {
+    if (this.#queue.some(job => job.check === cell.exercise)) return;
+    const above = this.#above(cell);
+    const isFresh = cell.state === 'done' && !cell.isStale;
+    const cells = isFresh ? above : [...above, cell];
+    this.#add([...cells.map(c => ({cell: c})), {cell, check: cell.exercise}],
+      above.length
+        ? `Running the ${plural(above.length, 'cell')} above first, then `
+          + `checking exercise ${cell.exercise}`
+        : `Checking exercise ${cell.exercise}`);
+  }
+
+  #add(jobs, words) {
+    this.#plan = words;
+    this.say(words);
+    for (const job of jobs) job.cell.become('waiting');
+    this.#queue.push(...jobs);
+    this.total += jobs.length;
+    if (!this.#isWorking) this.#work();
+  }
+
+  async #work() {
+    this.#isWorking = true;
+    this.dispatchEvent(new Event('change'));
+    let last = null;
+    try {
+      if (this.python.state !== 'on') {
+        await this.python.start();
+        this.say(this.#plan);
+      }
+      while (this.#queue.length) {
+        last = await this.#do(this.#queue.shift());
+        this.done += 1;
+        if (last.failed) this.#drop();
+        this.dispatchEvent(new Event('change'));
+      }
+      this.say(this.#isStopping
+        ? `Stopped. ${last.words}` : last?.words ?? 'Ready.');
+    } catch (error) {
+      this.#drop();
+      this.say(error instanceof Stopped
+        ? 'Stopped. What the cells had made is gone; the next Run begins '
+          + 'again with the cells above.'
+        : `Python could not go on: ${error.message}. Press Run to try again.`);
+    } finally {
+      this.#now = null;
+      this.#isWorking = this.#isStopping = false;
+      this.done = this.total = 0;
+      this.dispatchEvent(new Event('change'));
+    }
+  }
+
+  async #do(job) {
+    this.#now = job;
+    const {cell} = job;
+    const answer = await (job.check ? this.#check(job) : this.#run(job));
+    this.#now = null;
+    if (answer.failed) cell.scrollTo();
+    return answer;
+  }
+
+  async #run({cell}) {
+    let error = null;
+    const {area, add, finish} = cell.receiver();
+    this.#verdict = null;
+    cell.begin();
+    const done = await this.python.run(cell.id, cell.text, cell.name,
+      output => {
+        if (output.output_type === 'error') error = output;
+        add(output);
+      });
+    finish();
+    if (this.#verdict) area.prepend(verdictHead(this.#verdict));
+    cell.end(++this.#count, !done.ok);
+    const took = `${(done.seconds ?? 0).toFixed(1)} s`;
+    const name = cell.name[0].toUpperCase() + cell.name.slice(1);
+    if (done.ok || cell.raises)
+      return {words: this.#verdict ? this.#verdictWords()
+        : `${name} ran in ${took}.`};
+    const left = this.#queue.length;
+    return {failed: true, words: `${name} ended with `
+      + `${error ? error.ename : 'an error'}.`
+      + (left ? ` The ${plural(left, 'cell')} behind it did not run.` : '')};
+  }
+
+  /** The verdict stands where the chapter's own check shows its: in the
+   * cell that follows, if that is one. */
+  async #check({cell, check}) {
+    const next = this.cells[this.cells.indexOf(cell) + 1];
+    const place = next?.checks === check ? next : cell;
+    const {area, add, finish} = place.receiver();
+    this.#verdict = null;
+    cell.become('running');
+    await this.python.check(check, add);
+    finish();
+    if (this.#verdict) area.prepend(verdictHead(this.#verdict));
+    cell.become('done');
+    return {failed: !this.#verdict, words: this.#verdict ? this.#verdictWords()
+      : `Exercise ${check} could not be checked.`};
+  }
+
+  #judge(verdict) {
+    this.#verdict = verdict;
+  }
+
+  #verdictWords() {
+    const {exercise} = this.#verdict;
+    const head = verdictHead(this.#verdict).textContent.toLowerCase();
+    return `Exercise ${exercise}: ${head}.`;
+  }
+
+  #drop() {
+    for (const {cell} of this.#queue.splice(0))
+      if (cell.state === 'waiting')
+        cell.become(cell.number === null ? 'new' : 'done');
+    this.dispatchEvent(new Event('change'));
+  }
+
+  /** Stop what waits, and what runs: if it does not end soon, with Python. */
+  stop() {
+    this.#drop();
+    const job = this.#now;
+    if (!job) {
+      if (this.#isWorking) this.python.stop();
+      return;
+    }
+    this.#isStopping = true;
+    this.say(`Stopping ${job.cell.name}`);
+    setTimeout(() => {
+      if (this.#now === job) this.python.stop();
+    }, PATIENCE);
+  }
+
+  /** Python as it was before the first Run, and the book's outputs. */
+  restart(withText) {
+    this.#drop();
+    this.python.stop();
+    for (const cell of this.cells) {
+      cell.forgetOutput();
+      if (withText && cell.isEdited) cell.reset();
+    }
+  }
+}
