@@ -1,13 +1,11 @@
 """What the book needs beyond _config.yml.
 
-- nothing on a page comes from another machine: MathJax is copied in,
-  sphinx-thebe's script (which only loads others) is left out;
+- nothing on a page comes from another machine: sphinx-thebe's script,
+  which only loads others, is left out;
 - hints and solutions are written from the exercises' own definitions.
 """
 
-import importlib.util
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -28,7 +26,7 @@ def configure(app, config):
     # jupyter-book's own.
     config.html_theme_options.update(
         navbar_persistent=[],           # the sidebar has a search field
-        show_toc_level=2,
+        show_toc_level=1,
         use_fullscreen_button=False,
         logo={'text': 'Lamina'},
     )
@@ -42,25 +40,6 @@ def drop_thebe(app, config):
     app.registry.css_files[:] = [
         entry for entry in app.registry.css_files
         if entry[0] != 'sphinx-thebe.css']
-
-
-# ---- mathematics ----------------------------------------------------------
-
-def use_local_mathjax(app, config):
-    config.mathjax_path = 'mathjax/tex-mml-chtml.js'
-
-
-def copy_mathjax(app, exception):
-    """Copy what tex-mml-chtml.js loads, 2 MB of the package's 24."""
-    if exception or app.builder.format != 'html':
-        return
-    package = importlib.util.find_spec('sphinx-mathjax-offline')
-    source = Path(package.origin).parent / 'static' / 'mathjax'
-    target = Path(app.outdir) / '_static' / 'mathjax'
-    target.mkdir(parents=True, exist_ok=True)
-    shutil.copy(source / 'tex-mml-chtml.js', target)
-    for folder in 'output/chtml', 'input/tex/extensions':
-        shutil.copytree(source / folder, target / folder, dirs_exist_ok=True)
 
 
 # ---- pages ----------------------------------------------------------------
@@ -146,9 +125,7 @@ def let_markdown_find_exercises(app, doctree):
 
 def setup(app):
     app.connect('config-inited', configure)
-    app.connect('config-inited', use_local_mathjax)
     app.connect('config-inited', drop_thebe)
-    app.connect('build-finished', copy_mathjax)
     app.connect('source-read', write_solutions)
     app.connect('env-get-outdated', solutions_are_outdated)
     app.connect('env-get-outdated', warn_of_strays)

@@ -203,9 +203,6 @@ def add_layer(wrap, bit=None):
     return bit
 
 
-watchers = []       # what is asked about each function that is found
-
-
 def resolve(operator, keys):
     """Find the function for a set of keys, and keep it in the table.
 
@@ -221,8 +218,6 @@ def resolve(operator, keys):
         found = layers[top](operator, lookup(operator, keys ^ top))
     else:
         found = backend_kernel(operator, keys)
-    for watch in watchers:
-        found = watch(operator, keys, found)
     operator.table[keys] = found
     return found
 

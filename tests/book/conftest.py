@@ -66,10 +66,11 @@ def site(html):
 def small_book(tmp_path):
     """A book of two pages with this one's configuration, to break."""
     book = tmp_path / 'small'
-    for folder in '_ext', '_static':
+    for folder in '_ext', '_static', '_templates':
         shutil.copytree(ROOT / 'book' / folder, book / 'book' / folder,
                         ignore=shutil.ignore_patterns('__pycache__'))
-    for name in '_config.yml', 'book/references.bib':
+    for name in '_config.yml', 'pyproject.toml', 'book/references.bib', \
+            'book/aids.toml':
         shutil.copy(ROOT / name, book / name)
     (book / '_toc.yml').write_text(
         'format: jb-book\nroot: book/welcome\nparts:\n- caption: Part\n'

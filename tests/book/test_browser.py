@@ -108,10 +108,6 @@ class Reader:
 
     def settle(self, state='load'):
         self.page.wait_for_load_state(state)
-        # Mathematics is typeset after the page has loaded.
-        self.page.wait_for_function(
-            '() => !document.querySelector(".math") ||'
-            ' document.querySelector("mjx-container")')
 
     @property
     def docname(self):

@@ -99,7 +99,6 @@ def test_nothing_is_loaded_from_elsewhere(html, pages):
                     css_addresses(path.read_text('utf-8'))
                     if is_outside(address)]
     assert outside == []
-    assert list(html.rglob('tex-mml-chtml.js')), 'MathJax is not in the book'
 
 
 def test_the_pages_are_not_empty(pages):
