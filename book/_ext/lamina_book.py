@@ -11,6 +11,8 @@ from pathlib import Path
 
 from sphinx.util import logging
 
+import live
+
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTIONS = 'book/solutions'
 MARK = '<!-- every exercise goes here -->'
@@ -130,5 +132,6 @@ def setup(app):
     app.connect('env-get-outdated', solutions_are_outdated)
     app.connect('env-get-outdated', warn_of_strays)
     app.connect('doctree-read', let_markdown_find_exercises)
+    live.setup(app)
     return {'version': '1', 'parallel_read_safe': True,
             'parallel_write_safe': True}

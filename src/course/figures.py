@@ -32,6 +32,7 @@ from xml.sax.saxutils import escape
 __all__ = ["memory", "walk", "bytes_of", "bits_of", "graph", "ownership",
            "plots", "dispatch", "table", "Drawing"]
 
+renderer = None     # a page, which runs no program, has one: from DOT to SVG
 CELLS = 64          # memory() and bytes_of() draw at most so many cells
 BRIEF = 40          # graph() draws more nodes than this in short form
 WIDTH = 640         # of a card, in pixels
@@ -885,6 +886,8 @@ def _digraph_class():
 
 
 def _render(digraph):
+    if renderer is not None:
+        return renderer(digraph.source)
     from graphviz.backend import dot_command
 
     # graphviz's documented door for a program of another name. It stays

@@ -15,7 +15,7 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python",
                    "name": "python3"},
     "language_info": {"name": "python"}}
-KEPT = ("tags", "mystnb", "nbgrader")
+KEPT = ("tags", "mystnb", "nbgrader", "lamina")
 CELL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 ADDRESS = re.compile(r"\bat 0x[0-9A-Fa-f]{5,}")

@@ -1,0 +1,1 @@
+"""`pretty` beside this file is IPython's own."""
