@@ -647,7 +647,14 @@ def load_on_pages(app, pagename, templatename, context, doctree):
         app.add_js_file('api.js', loading_method='defer')
 
 
+def copy_without_prompts(app, config):
+    """The copy button of an example gives what can be typed."""
+    config.copybutton_prompt_text = r'>>> |\.\.\. ?'
+    config.copybutton_prompt_is_regexp = True
+
+
 def setup(app):
+    app.connect('config-inited', copy_without_prompts)
     app.add_node(goto)
     app.add_node(summary)
     app.add_node(names_list)

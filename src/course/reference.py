@@ -327,8 +327,16 @@ def place_of(entry):
     """The cell that defines an entry, and word for word names it."""
     word = entry.name.rpartition(".")[2]
     if entry.kind == "operator":
-        operator = entry.operators[0]
-        return place_at(*declarations()[operator.schema.full_name])
+        schema = entry.operators[0].schema
+        module, line = declarations()[schema.full_name]
+        cell, named = place_at(module, line), rf"\b{schema.name}\b"
+        if re.search(named, cell.source):
+            return cell
+        # The loop that declares it reads a text in another cell.
+        return next((other for other in
+                     sources()[module.removeprefix("lamina.")][2]
+                     if re.search(named + r"[.(]", code_of(other.source))),
+                    cell)
     home = getattr(entry.object, "__module__", None) or ""
     homes = [home.removeprefix("lamina."), *sources()]
     names = [word, getattr(entry.object, "__name__", word)]

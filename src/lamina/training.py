@@ -69,7 +69,8 @@ class Dataset:
                                   f"__getitem__(index)")
 
     def __len__(self):
-        raise NotImplementedError(f"{type(self).__name__} has no __len__()")
+        # list() asks for a length, and takes this error alone for none
+        raise TypeError(f"{type(self).__name__} has no __len__()")
 
 
 class IterableDataset(Dataset):
