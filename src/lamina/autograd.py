@@ -22,8 +22,8 @@ import lamina.dispatch as dispatch
 import lamina.strides as strides
 from lamina.broadcasting import broadcast_shapes, elementwise
 from lamina.dispatch import (
-    add_layer, array, define, from_array, functions, impl, include, lookup, np,
-    operators, own,
+    add_layer, array, define, from_array, functions, impl, include, lookup,
+    new_tensor, np, operators, own,
 )
 from lamina.reductions import (
     in_blocks, pairwise_sum, reduced_dims, reduced_shape, rowwise,
@@ -460,11 +460,10 @@ derivative("mul.Tensor",
 derivative("exp", self=lambda grad, result: grad * result)
 
 
-SAVE = ("(({x}.autograd, {x}.storage.version)\n            "
-        "if type({x}.autograd) is AccumulateGrad else\n            "
-        "({x}.autograd, {x}.storage.version, {x}.storage,\n            "
-        "{x}.geometry if {x}.array is None else {x}.array, {x}.dtype))")
-save = eval(f"lambda x: {SAVE.format(x='x')}")
+HOLD = "({x}, {x}.storage.version)"
+SAVE = ("({x}.autograd, {x}.storage.version, {x}.storage,\n            "
+        "{x}.geometry if {x}.array is None else {x}.array, {x}.dtype)")
+hold, save = (eval(f"lambda x: {text.format(x='x')}") for text in (HOLD, SAVE))
 
 
 def unpack(saved, node, name, output_nr=None):
@@ -472,13 +471,10 @@ def unpack(saved, node, name, output_nr=None):
 
     With output_nr it was that one of the node's own results.
     """
-    if len(saved) != 5:                 # a leaf, or what a hook has packed
-        if len(saved) == 3:
-            return unpack_by_hook(saved, node, output_nr)
-        meta, version = saved
-        x = meta.leaf()
-        if x is None:                   # its last name is gone
-            x = meta.variable
+    if len(saved) == 3:
+        return unpack_by_hook(saved, node, output_nr)
+    if len(saved) == 2:
+        x, version = saved
         if x.storage.version != version:
             raise overwritten(x, version, node, name)
         return x
@@ -486,9 +482,10 @@ def unpack(saved, node, name, output_nr=None):
     if type(memory) is Geometry:
         x = Tensor(storage, memory, dtype)
     else:
-        x = own(memory, dtype)
-        x.storage = storage
+        x = new_tensor(Tensor)          # own(), but for the storage
+        x.storage, x.array, x.dtype = storage, memory, dtype
         x.keys = storage.device.bit | dtype.bit
+        x._base = x.autograd = None
     if storage.version != version:
         raise overwritten(x, version, node, name)
     if grad_mode.enabled:               # the gradient may have a gradient
@@ -578,6 +575,8 @@ class Recipe:
         self.types = {a.name: a.type for a in schema.arguments}
         known = list(self.types)
         self.outputs = outputs = schema.outputs or ["result"]
+        self.is_view = schema.is_view
+        self.alone = is_alone(schema)
         self.picks = [p if isinstance(p, tuple) else (p, None)
                       for p in positions]
         wanted = [formulas[known[i]] for i, _ in self.picks]
@@ -594,9 +593,19 @@ class Recipe:
         space = {}
         for text in self.sources:
             exec(compile(text, f"<{self.name}>", "exec"), globals(), space)
-        self.prepare = space["make_prepare"](self)
-        self.make_run = functools.partial(space["make_run"], self)
-        self.apply = space["make_apply"](*wanted)
+        self.kind = type(self.name, (OperatorNode,), {
+            "__slots__": (), "recipe": self,
+            "apply": space["make_apply"](*wanted)})
+        self.prepare = space["make_prepare"](self.kind)
+        self.make_run = functools.partial(space["make_run"], self.kind,
+                                          grad_mode)
+
+
+def is_alone(schema):
+    """Whether the first argument is a tensor and no other one is: then it
+    is what wants the gradient."""
+    kinds = [a.type for a in schema.arguments if a.type.startswith("Tensor")]
+    return kinds == [schema.arguments[0].type] and kinds[0][-1] != "]"
 
 
 EDGE = """
@@ -614,7 +623,7 @@ PARTS = {
 def saved_value(value):
     """What is saved of something that may be a tensor, or several."""
     if isinstance(value, Tensor):
-        return save(value)
+        return hold(value)
     if type(value) is tuple:
         return tuple(map(saved_value, value))
     return value
@@ -636,38 +645,46 @@ def forward_texts(recipe):
         elif recipe.types[name].endswith("[]"):
             text = f"saved_value({name})"
         else:
-            text = (f"{SAVE.format(x=name)}\n            if "
-                    f"type({name}) is Tensor else saved_value({name})")
+            text = (f"{HOLD.format(x=name)} if type({name}) is Tensor "
+                    f"else saved_value({name})")
         saved.append(text)
     joint, arguments = ",\n            ", ", ".join(known)
+    unrecorded = f"kernel({arguments})"
+    if recipe.is_view:
+        unrecorded = f"mark_unrecorded({unrecorded})"
     node = "".join(EDGE.format(x=x, i=i) for i, x in enumerate(places))
     node += NODE.format(
         edges=", ".join(f"node{i}, nr{i}" for i in range(len(places))),
         saved=joint.join(text + "," * (len(saved) == 1) for text in saved))
     several = recipe.outputs != ["result"]
     return (PREPARE.format(arguments=arguments, node=node),
-            RUN.format(arguments=arguments, node=node, attach=(
+            RUN.format(arguments=arguments, node=node, guard=(
+                GUARD.format(
+                x=known[0], unrecorded=unrecorded) if recipe.alone else ""),
+                attach=(
                 ATTACH_ALL if several else ATTACH).format(
                     save=f"node.saved += {SAVE.format(x='result')},"
                     if recipe.results else "pass")))
 
 
 NODE = """
-        node = OperatorNode()
-        node.recipe = recipe
+        node = kind()
         node.hooks = None
         node.edges = {edges}
         node.saved = (
             {saved})"""
 PREPARE = """
-def make_prepare(recipe):
+def make_prepare(kind):
     def prepare({arguments}):{node}
         return node
     return prepare
 """
+GUARD = """
+        if not (mode.enabled and {x}.keys & AUTOGRAD):
+            return {unrecorded}"""
 RUN = """
-def make_run(recipe, kernel):
-    def run({arguments}):{node}
+def make_run(kind, mode, kernel):
+    def run({arguments}):{guard}{node}
         result = kernel({arguments}){attach}
         return result
     return run
@@ -676,8 +693,7 @@ ATTACH = """
         if result.dtype.category == 2:
             {save}
             found = result.array
-            node.shape = (result.geometry.shape if found is None
-                          else found.shape)
+            node.shape = result.shape if found is None else found.shape
             node.dtype = result.dtype
             if result._base is None and result.autograd is None:
                 result.autograd = node
@@ -688,13 +704,16 @@ ATTACH_ALL = """
         attach(node, result)"""
 
 
+UNPACK = """if type({x}) is tuple:
+            {x} = ({x}[0] if len({x}) == 2 and {x}[0].storage.version == {x}[1]
+                   else unpack({x}, node, {x!r}))"""
 APPLY = """
 def make_apply({formulas}):
     def apply(node, grads):
-        if node.saved is None:
-            raise used_twice(node)
+        saved = node.saved
+        if saved is None: raise used_twice(node)
         grad = grads[0]
-        {names}node.saved
+        {names}saved
         {unpacked}
         return [{found}]
     return apply
@@ -714,8 +733,7 @@ def apply_text(recipe):
             unpacked.append(f"{name} = tuple([x and unpack(x, node, "
                             f"{name!r}) for x in {name}])")
         elif kind.startswith("Tensor"):
-            unpacked.append(f"if type({name}) is tuple: "
-                            f"{name} = unpack({name}, node, {name!r})")
+            unpacked.append(UNPACK.format(x=name))
     for i, (_, names, first, pick) in enumerate(recipe.formulas):
         text = f"formula{i}({', '.join([first, *names])})"
         if first == "grad":
@@ -742,22 +760,15 @@ def used_twice(node):
 
 
 class OperatorNode(Node):
-    """A node whose derivative stands in the table: a recipe's `prepare`
-    makes it."""
+    """A node whose derivative stands in the table: each recipe has a
+    class of these."""
 
-    __slots__ = ("recipe", "saved")
-
-    def name(self):
-        return self.recipe.name
-
-    def apply(self, grads):
-        return self.recipe.apply(self, grads)
+    __slots__ = ("saved",)
 
     def release(self):
-        saved = self.saved
-        if saved:
+        if self.saved:
             for i in self.recipe.tensors:
-                if type(saved[i]) is tuple:
+                if type(self.saved[i]) is tuple:
                     self.saved = None
                     return
 
@@ -772,19 +783,19 @@ class OperatorNode(Node):
                 shape = getattr(found[3], "shape", None)
                 yield name, shape, found[1], found[2].version
             elif type(found) is tuple and len(found) == 2 and isinstance(
-                    found[0], AccumulateGrad):
-                leaf, version = found[0].variable, found[1]
-                yield name, leaf.shape, version, leaf.storage.version
+                    found[0], Tensor):
+                x, version = found
+                yield name, x.shape, version, x.storage.version
 
 
 RECORD = """
 def make(kernel, mode, run_for, runs):
     def recorded({arguments}):
         if not mode.enabled:
-            return {unrecorded}
+            return {call}
         which = {which}
         if not which:
-            return kernel({arguments})
+            return {call}
         try:
             run = runs[which]
         except KeyError:
@@ -799,7 +810,8 @@ def record(schema, kernel, formulas):
 
     It is written for the operator: which arguments may want a gradient is
     known, so that only those are asked. The answers are bits of `which`,
-    one for each argument or tensor in a list, and choose the recipe.
+    one for each argument or tensor in a list, and choose the recipe. An
+    operator with one tensor has one recipe, and it asks itself.
     """
     names = [a.name for a in schema.arguments]
     places = [i for i, a in enumerate(schema.arguments)
@@ -814,6 +826,8 @@ def record(schema, kernel, formulas):
         runs[which] = Recipe(schema, formulas, positions).make_run(kernel)
         return runs[which]
 
+    if is_alone(schema):
+        return Recipe(schema, formulas, places).make_run(kernel)
     call = f"kernel({', '.join(names)})"
     which = [f"wanted_of({names[i]})" for i in lists] or [
         f"(({x}.keys & AUTOGRAD if type({x}) is Tensor else "
@@ -821,8 +835,7 @@ def record(schema, kernel, formulas):
         for bit, x in enumerate(names[i] for i in places)]
     space = {}
     exec(compile(RECORD.format(
-        arguments=", ".join(names), which=" + ".join(which),
-        unrecorded=f"mark_unrecorded({call})" if schema.is_view else call),
+        arguments=", ".join(names), which=" + ".join(which), call=call),
         f"<record {schema.name}>", "exec"), globals(), space)
     return space["make"](kernel, grad_mode, run_for, runs)
 
@@ -937,33 +950,42 @@ def fit(grad, shape, dtype):
 
 
 def count_uses(roots):
-    """How many edges lead to each node, over all that the roots reach."""
-    uses = dict.fromkeys(roots, 0)
-    stack = list(uses)
+    """What the walk waits for, over all nodes that the roots reach: a list
+    for each, with a place for the gradient of each output, and last how
+    many edges lead to it."""
+    waiting = {node: nothing_yet(node) for node in roots}
+    stack = list(waiting)
     while stack:
         for node in stack.pop().edges[::2]:
-            if node in uses:
-                uses[node] += 1
+            if node in waiting:
+                waiting[node][-1] += 1
             elif node is not None:
-                uses[node] = 1
+                waiting[node] = entry = nothing_yet(node)
+                entry[-1] = 1
                 stack.append(node)
-    return uses
+    return waiting
 
 
-def receive(arrived, node, nr, grad):
-    """Add a gradient to those that have arrived at a node."""
-    shape, dtype, found, count = node.shape, node.dtype, grad.array, 1
-    if type(shape) is list:
-        count, shape, dtype = len(shape), shape[nr], dtype[nr]
-    if (grad.dtype is not dtype
-            or (grad.shape if found is None else found.shape) != shape):
-        grad = fit(grad, shape, dtype)
-    grads = arrived.get(node)
-    if grads is None:
-        arrived[node] = [grad] if count == 1 else [
-            grad if i == nr else None for i in range(count)]
-        return
-    grads[nr] = grad if grads[nr] is None else grads[nr] + grad
+def nothing_yet(node):
+    if type(node.shape) is list:        # several outputs
+        return [None] * len(node.shape) + [0]
+    return [None, 0]
+
+
+def receive(entry, node, nr, grad):
+    """Add a gradient to what has arrived at a node."""
+    found, before = grad.array, entry[nr]
+    if (found is None or found.shape != node.shape
+            or grad.dtype is not node.dtype):
+        grad = fit_output(grad, node, nr)
+    entry[nr] = grad if before is None else before + grad
+
+
+def fit_output(grad, node, nr):
+    """A gradient as the node's output of that number needs it."""
+    if type(node.shape) is list:
+        return fit(grad, node.shape[nr], node.dtype[nr])
+    return fit(grad, node.shape, node.dtype)
 
 
 def run_backward(roots, retain_graph, create_graph, targets=None):
@@ -974,45 +996,49 @@ def run_backward(roots, retain_graph, create_graph, targets=None):
     arrive there are filled in, only nodes on a way to one are walked, and
     no leaf is touched.
     """
-    uses = count_uses([node for (node, _), _ in roots])
+    waiting = count_uses([node for (node, _), _ in roots])
     if anomaly.on:
-        watch(uses)
-    walked = None if targets is None else on_the_way(targets, uses)
-    arrived = {}
+        watch(waiting)
+    walked = None if targets is None else on_the_way(targets, waiting)
     for (node, nr), grad in roots:
-        receive(arrived, node, nr, grad)
-    ready = [node for node in arrived if not uses[node]]
+        receive(waiting[node], node, nr, grad)
+    ready = [node for node in dict.fromkeys(node for (node, _), _ in roots)
+             if not waiting[node][-1]]
     with set_grad_enabled(create_graph):
         while ready:
             node = ready.pop()
-            grads = arrived.pop(node, None)
-            if grads is not None and (targets or node.hooks):
+            grads = waiting.pop(node)
+            del grads[-1]               # the count, 0 by now
+            if targets or node.hooks:
                 note(node, grads, targets)
-            if walked is None or node in walked:
-                pass_on(node, grads, arrived, uses, ready)
-                if not retain_graph:
-                    node.release()
+            if walked is not None and node not in walked:
+                continue
+            if node.hooks is None and grads[0] is not None:
+                found = node.apply(grads)
+            else:
+                found = applied(node, grads)
+            edges = iter(node.edges)    # a node, its output, a node, ...
+            for grad, after, nr in zip(found, edges, edges):
+                if after is not None:
+                    entry = waiting[after]
+                    if grad is not None:
+                        receive(entry, after, nr, grad)
+                    entry[-1] -= 1
+                    if not entry[-1]:
+                        ready.append(after)
+            found = grad = None         # only `waiting` holds gradients
+            if not retain_graph:
+                node.release()
 
 
-def pass_on(node, grads, arrived, uses, ready):
-    """Apply a node, and give each input's node its part. Where no gradient
+def applied(node, grads):
+    """Apply a node that has hooks, or several outputs. Where no gradient
     arrived, none is passed on."""
-    edges, place = node.edges, 0
-    if not grads:
-        found = [None] * (len(edges) // 2)
-    elif node.hooks is None:
-        found = node.apply(grads)
-    else:
-        found = apply_with_hooks(node, grads)
-    for grad in found:
-        after = edges[place]
-        if after is not None:
-            if grad is not None:
-                receive(arrived, after, edges[place + 1], grad)
-            left = uses[after] = uses[after] - 1
-            if not left:
-                ready.append(after)
-        place += 2
+    if not any(grad is not None for grad in grads):
+        return [None] * (len(node.edges) // 2)
+    if node.hooks is None:
+        return node.apply(grads)
+    return apply_with_hooks(node, grads)
 
 
 def on_the_way(targets, nodes):
@@ -1033,6 +1059,8 @@ def on_the_way(targets, nodes):
 def note(node, grads, targets):
     """Let hooks see the gradients of a node's outputs, and keep those that
     were asked for."""
+    if all(grad is None for grad in grads):
+        return
     if node.hooks:
         for nr, hook in list(node.hooks.tensor.values()):
             if grads[nr] is not None:
@@ -2127,9 +2155,8 @@ class CopySlices(Node):
         part = move(grads[0], self.base, self.view)
         # what a formula makes of a saved result leads to this node, and it
         # may be walked after self.inner is released
-        inner = OperatorNode()
-        for name in ("recipe", "edges", "shape", "dtype",
-                     "hooks", "saved"):
+        inner = type(self.inner)()
+        for name in ("edges", "shape", "dtype", "hooks", "saved"):
             setattr(inner, name, getattr(self.inner, name))
         found = list(inner.apply([part]))
         rest = grads[0] - move(part, self.view, self.base)
@@ -2461,12 +2488,19 @@ def wrap_inference(operator, kernel):
     return call
 
 
+def saved_storage(entry):
+    """The storage of a tensor that a node has saved."""
+    if type(entry) is tuple and len(entry) == 5:
+        return entry[2]
+    if type(entry) is tuple and len(entry) == 2:
+        return getattr(entry[0], "storage", None)
+
+
 def refuse_saved(x, frozen, schema):
     """Nothing that inference_mode() made is saved for backward."""
     saved = getattr(get_grad_fn(x), "saved", None) or ()
     storages = [y.storage for y in frozen]
-    if any(type(entry) is tuple and len(entry) == 5
-           and any(entry[2] is s for s in storages) for entry in saved):
+    if any(saved_storage(entry) is s for entry in saved for s in storages):
         raise RuntimeError(
             f"{schema.name}() would save a tensor that was made in "
             f"inference_mode() for backward; make it in no_grad(), or give "
@@ -2562,6 +2596,15 @@ def positions_of(formulas, known, args):
     return tuple(places)
 
 
+def primal(x):
+    """A dual tensor, or each in a list, without its tangent."""
+    if type(x) is tuple:
+        return tuple(map(primal, x))
+    if isinstance(x, Tensor) and x.keys & FORWARD:
+        return unpack(save(x), None, "")
+    return x
+
+
 def push_forward(recipe_for, formulas, known, args, result):
     """The tangents of an operator's results, by going back twice."""
     places = positions_of(formulas, known, args)
@@ -2570,7 +2613,7 @@ def push_forward(recipe_for, formulas, known, args, result):
         [args[p]])]
     results = as_list(result)
     with enable_grad():
-        node = recipe_for(places).prepare(*args)
+        node = recipe_for(places).prepare(*map(primal, args))
         single = isinstance(result, Tensor)
         node.shape = shape_of(result) if single else [
             shape_of(y) for y in results]
@@ -2987,7 +3030,8 @@ def pack(entry, node, output_nr=None):
     pack_hook, unpack_hook = packing.hooks[-1]
     with no_grad():
         x = unpack(entry, node, "saved tensor", output_nr)
-        return entry[0], unpack_hook, pack_hook(x)
+        meta = x.autograd if len(entry) == 2 else entry[0]
+        return meta, unpack_hook, pack_hook(x)
 
 
 def unpack_by_hook(entry, node, output_nr):
@@ -3010,7 +3054,7 @@ def unpack_by_hook(entry, node, output_nr):
 def pack_saved(node):
     """Pack all that a node has saved."""
     node = node.inner if type(node) is CopySlices else node
-    if type(node) is not OperatorNode or not node.saved:
+    if not isinstance(node, OperatorNode) or not node.saved:
         return
     saved, recipe = list(node.saved), node.recipe
     first = len(saved) - len(recipe.results)

@@ -826,35 +826,31 @@ def in_memory_order(found):
 def own(found, dtype):
     """A tensor of a whole array: nothing is checked, for it is on the way
     of every call."""
+    if type(found) is not ndarray:
+        found = np.asarray(found)
     x = new_tensor(Tensor)
+    x.storage = storage = new_storage(Storage)
+    storage.buffer = (found if found.flags.c_contiguous
+                      else in_memory_order(found))
+    storage.device = cpu
+    storage.version = 0
     x.dtype = dtype
     x._base = None
     x.keys = CPU
-    x.array = found if type(found) is ndarray else np.asarray(found)
+    x.array = found
     x.autograd = None
     return x
 
 
-def storage_of_array(x):
-    """The storage of a tensor that own() has made."""
-    memory = x.array
-    if not memory.flags.c_contiguous:
-        memory = in_memory_order(memory)
-    storage = new_storage(Storage)
-    storage.buffer = memory
-    storage.device = cpu
-    storage.version = 0
-    return storage
-
-
-def geometry_of_array(x):
-    """The geometry of a tensor that own() has made."""
+def fill_geometry(x):
+    """Give a tensor that own() has made its geometry."""
     found = x.array
     if found.flags.c_contiguous:
-        return row_major(found.shape)
-    step = found.itemsize
-    return Geometry(found.shape, tuple([s // step for s in found.strides]),
-                    0)
+        x.geometry = geometry = row_major(found.shape)
+    else:
+        steps = [s // found.itemsize for s in found.strides]
+        x.geometry = geometry = Geometry(found.shape, tuple(steps), 0)
+    return geometry
 
 
 def shape_of(x):
@@ -863,7 +859,7 @@ def shape_of(x):
     return x.geometry.shape if found is None else found.shape
 
 
-Tensor.late.update(storage=storage_of_array, geometry=geometry_of_array)
+Tensor.late.update(geometry=fill_geometry)
 Tensor.shape = property(shape_of)
 Tensor.ndim = property(lambda x: len(shape_of(x)))
 

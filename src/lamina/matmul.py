@@ -84,7 +84,7 @@ def meta_mm(self, mat2):
 @impl("mm", "cpu")
 def cpu_mm(self, mat2):
     a, b, dtype = array(self), array(mat2), self.dtype
-    if not (a.ndim == b.ndim == 2 and a.shape[1] == b.shape[0]
+    if not (a.ndim == b.ndim == 2 and a.shape[1] == len(b)
             and dtype is mat2.dtype and dtype.category):
         check_matrices("mm", self, mat2, 2)
     return own(quiet(np.matmul, a, b), dtype)

@@ -281,13 +281,12 @@ class Tensor:
                           self.dtype, getattr(self, "requires_grad", False),
                           getattr(self, "grad", None))
 
-    late = {}       # slot -> function of x that fills it when it is asked for
+    late = {}       # slot -> function that fills it when it is asked for
 
     def __getattr__(self, name):
-        if name in self.late:
-            value = self.late[name](self)
-            setattr(self, name, value)
-            return value
+        fill = Tensor.late.get(name)
+        if fill is not None:
+            return fill(self)
         # a name like __array_struct__ is a library's question, not a typo
         near = "" if name[:2] == "__" else nearest(name, dir(type(self)))
         raise AttributeError(f"a tensor has no attribute {name!r}{near}")
