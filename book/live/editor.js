@@ -1,16 +1,15 @@
 // The editor of a page's cells, bundled from CodeMirror: what book/_static/
-// live.js imports when a reader first presses a button, and not before.
+// cells/editor.js imports when a reader first edits, and not before.
 
-export { EditorState, Compartment, Prec } from '@codemirror/state';
+export { EditorState } from '@codemirror/state';
 export {
-  EditorView, keymap, lineNumbers, drawSelection, highlightActiveLine,
+  Decoration, EditorView, MatchDecorator, ViewPlugin, keymap,
 } from '@codemirror/view';
 export {
   defaultKeymap, history, historyKeymap, indentWithTab,
 } from '@codemirror/commands';
 export {
-  bracketMatching, indentOnInput, indentUnit, syntaxHighlighting,
-  HighlightStyle,
+  bracketMatching, indentOnInput, indentUnit, syntaxHighlighting, syntaxTree,
 } from '@codemirror/language';
-export { tags } from '@lezer/highlight';
+export { highlightTree, tagHighlighter, tags } from '@lezer/highlight';
 export { python } from '@codemirror/lang-python';

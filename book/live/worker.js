@@ -2,7 +2,8 @@
 //
 // The page starts it with   new Worker(url, {type: 'module'})   and sends:
 //   {id, op: 'start', chapter}          once, first; chapter is '08_autograd'
-//   {id, op: 'run', cell, source}       a code cell: its id, its present text
+//   {id, op: 'run', cell, source, name}    a code cell: its id, its present text,
+//                                       and what a traceback is to call it
 //   {id, op: 'check' | 'hint' | 'solution', exercise}    such as '08.3'
 //   {id, op: 'numpy'}                   fetch NumPy and matplotlib from the
 //                                       network, and begin the chapter again
@@ -177,7 +178,7 @@ const operations = {
     return true;
   },
 
-  run: ({ id, cell, source }) => page.run(id, source, `cell ${cell}`, send),
+  run: ({ id, cell, source, name = `cell ${cell}` }) => page.run(id, source, name, send),
   check: ({ id, exercise }) => page.check(id, exercise, send),
   hint: ({ id, exercise }) => page.hint(id, exercise, send),
   solution: ({ id, exercise }) => page.solution(id, exercise, send),

@@ -12,7 +12,7 @@ export class Bar {
   constructor(actions, python) {
     this.python = python;
     // There from the start, and empty: only then are changes announced.
-    this.status = element('p', {class: 'visually-hidden', role: 'status',
+    this.status = element('p', {class: 'live-unseen', role: 'status',
       'aria-live': 'polite'});
     document.querySelector('.live-top').append(this.status);
     this.words = element('span', {class: 'live-words'});

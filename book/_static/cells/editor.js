@@ -73,7 +73,7 @@ let help;
 /** One text for all editors, which screen readers read on entry. */
 function helpId() {
   if (!help) {
-    help = element('p', {id: 'live-editor-help', class: 'visually-hidden'},
+    help = element('p', {id: 'live-editor-help', class: 'live-unseen'},
       'Shift-Enter runs the cell and goes on to the next one, Ctrl-Enter '
       + 'runs it and stays. Tab indents. Escape leaves the editor; after it '
       + 'the Tab key moves on.');

@@ -140,5 +140,5 @@ function mark(link, passed, total) {
   span.style.setProperty('--part-done', passed / total);
   span.classList.toggle('is-whole', passed === Number(total));
   span.title = `${passed} of ${total} exercises passed`;
-  span.innerHTML = `<span class="visually-hidden">, ${span.title}</span>`;
+  span.innerHTML = `<span class="live-unseen">, ${span.title}</span>`;
 }
