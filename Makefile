@@ -16,7 +16,7 @@ TORCH =
 
 export PYTHON
 
-.PHONY: help setup book lab test prove conformance clean
+.PHONY: help setup book lab test prove conformance facts clean
 
 help:
 	@echo 'make book    build the book and serve it on this machine'
@@ -26,6 +26,7 @@ help:
 	@echo 'make setup   make or repair the environment, .venv'
 	@echo 'make clean   remove what was built, .venv included'
 	@echo 'make conformance   compare with PyTorch, where its judges are'
+	@echo 'make facts   compare what the book says of its files: TORCH=...'
 
 setup:
 	@sh tools/setup.sh
@@ -44,6 +45,9 @@ prove: setup
 
 conformance: setup
 	@$(PY) tools/conformance.py --judges $(JUDGES) --python '$(TORCH)'
+
+facts: setup
+	@$(PY) tools/facts.py --python '$(TORCH)'
 
 clean:
 	rm -rf .venv .venv-conformance _build .pytest_cache .hypothesis src/*.egg-info

@@ -13,6 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = {'lamina', 'course'}
+PYTORCHS = set(re.findall(r'^file = "(.*)"$', (
+    ROOT / 'book' / 'pytorch-facts.toml').read_text('utf-8'), re.M))
 # Named in the text as what Lamina is compared with, and not installed.
 NOT_OURS = {'torch'}
 
@@ -106,8 +108,7 @@ def test_files_that_are_named():
     missing = [f'{page}: {name}' for page, name in found(
         r'(chapters|src|tests|tools|book|bench)/[\w./-]*\w\.\w+')
         if not (ROOT / name).exists()
-        # PyTorch's.
-        and not name.startswith('tools/autograd/')]
+        and name not in PYTORCHS]
     assert missing == []
 
 
