@@ -5,7 +5,9 @@ Whether the data file is right needs PyTorch: `make facts TORCH=...`.
 
 import importlib.util
 import json
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -36,6 +38,9 @@ OTHERS = {'dlpack.h', 'torch/lib', 'nbgrader_config.py',
 # Written by torchgen when PyTorch is built, so never in the repository.
 GENERATED = r'(Register(CPU|CompositeExplicitAutograd)|VariableType|Functions' \
             r'|python_torch_functions)(_\d)?\.(cpp|h)'
+# This repository's own files, by name.
+OWN = {path.name for folder in ('book', 'src', 'tests', 'tools')
+       for path in (ROOT / folder).rglob('*.*')}
 ROOTS = 'aten', 'c10', 'torch', 'torchgen', 'tools/autograd', 'caffe2'
 
 
@@ -70,8 +75,7 @@ def is_of_pytorch(span):
         return True
     if not re.search(r'\w\.(cpp|h|cu|yaml|py)$', span):
         return False
-    here = [ROOT / span, ROOT / 'src' / span, *ROOT.rglob(Path(span).name)]
-    return not any(path.exists() for path in here)
+    return Path(span).name not in OWN
 
 
 def is_known(span, files=FILES):
@@ -198,6 +202,33 @@ def test_our_side_of_the_picture_is_what_is_called():
     r'^```python\n(.*?)^```', PAGES['contribute-pytorch.md'], re.M | re.S))
 def test_python_for_contributors_is_python(block):
     compile(block, 'contribute-pytorch.md', 'exec')
+
+
+EXAMPLE = """
+import doctest, re, sys
+import numpy as np
+import lamina
+from lamina.autograd import derivative, gradcheck
+from lamina.broadcasting import elementwise
+
+text = open(sys.argv[1], encoding="utf-8").read()
+blocks = re.findall(r"^```pycon\\n(.*?)^```", text, re.M | re.S)
+test = doctest.DocTestParser().get_doctest(
+    "\\n".join(blocks), globals(), "page", sys.argv[1], 0)
+done = doctest.DocTestRunner().run(test)
+sys.exit(done.failed or not done.attempted)
+"""
+
+
+def test_laminas_part_for_contributors_has_run():
+    # In a process of its own: it declares an operator.
+    done = subprocess.run(
+        [sys.executable, '-c', EXAMPLE,
+         str(ROOT / 'book' / 'contribute-pytorch.md')], cwd=ROOT,
+        capture_output=True, encoding='utf-8',
+        env={**os.environ, 'PYTHONPATH': str(ROOT / 'src'),
+             'PYTHONIOENCODING': 'utf-8'})
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 # ---- names in the chapters' comparisons ------------------------------------
