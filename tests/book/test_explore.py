@@ -1,15 +1,17 @@
 """The explorers in a real browser: equal to the library in every state that
 can be reached, by keyboard, in words, light and dark, on a telephone."""
 
+import functools
 import itertools
 import zlib
 
 import pytest
 
 import lamina
-from lamina.strides import Geometry, is_row_major, offsets
+from lamina.strides import is_row_major, offsets, row_major
 
 from course import explore
+from course.explore.broadcasting import MOST as SHAPES
 from course.explore.strides import MOST
 from explore_pages import FRAME, page, words    # noqa: F401
 
@@ -77,3 +79,46 @@ def test_every_geometry_is_read_as_the_library_reads_it(page, dims):
             lines = page.evaluate(
                 ALL_OF_A_SHAPE.replace('WANTED', 'lines'), asked)
             assert lines == expected
+
+
+# --- broadcasting ----------------------------------------------------------
+
+ALL_WITH_ONE = '''([one, seconds, thirds]) => {
+  const {meet} = document.querySelector('.lamina-broadcasting');
+  return seconds.flatMap(two => thirds.map(third => {
+    const {error, shape, strides} = meet([one, two, ...third]);
+    return error ?? [shape, ...strides].join('|');
+  })).join('\\n');
+}'''
+
+
+def shapes_up_to(dims):
+    return [shape for n in range(dims + 1)
+            for shape in itertools.product(range(5), repeat=n)]
+
+
+@functools.cache
+def stretched(shape, target):
+    view = lamina.strides.expand(row_major(shape), target)
+    return ','.join(map(str, view.strides))
+
+
+def met(*shapes):
+    """What the library makes of some shapes, as the page says it."""
+    try:
+        shape = lamina.broadcast_shapes(*shapes)
+    except RuntimeError as error:
+        return f'RuntimeError: {error}'
+    return '|'.join([','.join(map(str, shape)),
+                     *(stretched(each, shape) for each in shapes)])
+
+
+def test_every_set_of_shapes_meets_as_in_the_library(page):
+    page.set_content(FRAME.format(
+        explore.broadcasting(lamina.broadcast_shapes).html))
+    assert SHAPES == {'size': 4, 'dims': [3, 3, 1]}
+    pairs, thirds = shapes_up_to(3), [[], *([x] for x in shapes_up_to(1))]
+    for one in pairs:
+        found = page.evaluate(ALL_WITH_ONE, [one, pairs, thirds])
+        assert found.splitlines() == [met(one, two, *third) for two in pairs
+                                      for third in thirds]

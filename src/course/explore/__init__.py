@@ -1,6 +1,7 @@
 """Things to play with, as the output of a notebook's cell.
 
-    strides(x)      a view's geometry, moved by hand
+    strides(x)                      a view's geometry, moved by hand
+    broadcasting(broadcast_shapes)  shapes, and what they broadcast to
 
 Each works in JupyterLab and in a page without a kernel, by keyboard, and
 says in words what it shows. What it can reach is the library's own state:
@@ -8,6 +9,7 @@ recorded when the cell runs, or computed in the page by rules that a test
 compares with the library, state by state.
 """
 
+from course.explore.broadcasting import broadcasting
 from course.explore.strides import strides
 
-__all__ = ["strides"]
+__all__ = ["broadcasting", "strides"]
