@@ -203,6 +203,9 @@ def add_layer(wrap, bit=None):
     return bit
 
 
+watchers = []       # what is asked about each function that is found
+
+
 def resolve(operator, keys):
     """Find the function for a set of keys, and keep it in the table.
 
@@ -218,6 +221,8 @@ def resolve(operator, keys):
         found = layers[top](operator, lookup(operator, keys ^ top))
     else:
         found = backend_kernel(operator, keys)
+    for watch in watchers:
+        found = watch(operator, keys, found)
     operator.table[keys] = found
     return found
 

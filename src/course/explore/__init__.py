@@ -2,6 +2,7 @@
 
     strides(x)                      a view's geometry, moved by hand
     broadcasting(broadcast_shapes)  shapes, and what they broadcast to
+    trace(dispatch, names, calls)   calls on their way to a kernel
 
 Each works in JupyterLab and in a page without a kernel, by keyboard, and
 says in words what it shows. What it can reach is the library's own state:
@@ -11,5 +12,6 @@ compares with the library, state by state.
 
 from course.explore.broadcasting import broadcasting
 from course.explore.strides import strides
+from course.explore.trace import trace
 
-__all__ = ["broadcasting", "strides"]
+__all__ = ["broadcasting", "strides", "trace"]
