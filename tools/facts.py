@@ -207,11 +207,13 @@ def compiled(name, library):
     """Whether a name is in a library: in a symbol or as a text.
 
     C++ writes a name into a symbol with its length before it, `3abs`;
-    Microsoft's compiler puts it between `?` and `@`.
+    Microsoft's compiler puts it between `?` and `@`. The second half of a
+    structured kernel is a class: TORCH_IMPL_FUNC(mul_out) in the file.
     """
     name = name.encode()
-    if library.find(b'%d%s' % (len(name), name)) >= 0:
-        return True
+    for symbol in name, b'structured_' + name:
+        if library.find(b'%d%s' % (len(symbol), symbol)) >= 0:
+            return True
     start = library.find(name)
     while start >= 0:
         around = (library[start - 1:start]

@@ -269,7 +269,8 @@ def wheel(tmp_path):
     header.parent.mkdir(parents=True)
     header.write_text('struct TORCH_API Alpha {};\n', encoding='utf-8')
     library = (b'\0/x/aten/src/ATen/native/B.cpp\0_ZN2at6native4betaEv\0'
-               b'?gamma@native@at@@\0delta_cpu\0xdelta\0')
+               b'?gamma@native@at@@\0delta_cpu\0xdelta\0'
+               b'_ZTIN2at6native19structured_zeta_outE\0')
     return tmp_path, [library]
 
 
@@ -282,7 +283,7 @@ def test_the_checker_accepts_what_is_there(wheel):
                          *wheel) == ''
     assert tools.failure(
         fact('aten/src/ATen/native/B.cpp', 'beta', 'gamma', 'delta_cpu',
-             checked='library'), *wheel) == ''
+             'zeta_out', checked='library'), *wheel) == ''
 
 
 def test_the_checker_refuses_what_is_not(wheel):
@@ -291,7 +292,7 @@ def test_the_checker_refuses_what_is_not(wheel):
     assert 'not there: Alph' in tools.failure(
         fact('c10/core/A.h', 'Alpha', 'Alph'), *wheel)
     in_library = 'aten/src/ATen/native/B.cpp'
-    for name in 'bet', 'eta', 'delta', 'epsilon':
+    for name in 'bet', 'eta', 'delta', 'zeta', 'epsilon':
         assert f'not there: {name}' in tools.failure(
             fact(in_library, name, checked='library'), *wheel)
     assert 'no library' in tools.failure(
