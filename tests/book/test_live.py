@@ -158,8 +158,8 @@ def test_the_cells_above_run_first(started):
         == ['done', 'done', 'done', 'new']
     # Now that they have, only the one that is asked for runs again.
     started.run(THIRD)
-    assert [started.cell(i).locator('.live-number').inner_text()
-            for i in (SECOND, THIRD)] == ['cell 2 [2]', 'cell 3 [4]']
+    assert [started.cell(i).locator('.live-state').inner_text()
+            for i in (SECOND, THIRD)] == ['[2]', '[4]']
 
 
 def test_an_output_takes_the_place_of_the_books(started):

@@ -44,9 +44,9 @@ export class Bar {
       element('ul', {},
         item('Run all above', '', actions.runAbove, {class: 'is-narrow'}),
         item('Run this chapter', '', actions.runAll, {class: 'is-narrow'}),
-        item('Get NumPy and matplotlib', 'Asks another machine, the public '
-          + 'network cdn.jsdelivr.net, for about 20 MB. Without it the '
-          + 'python device serves.', actions.numpy),
+        item('Get NumPy and matplotlib', 'About 15 MB, and from another '
+          + 'machine: cdn.jsdelivr.net. Without them the python device '
+          + 'serves.', actions.numpy),
         item('Start afresh', 'Python forgets; the book’s outputs come back; '
           + 'your text stays.', () => actions.restart(false)),
         item('Start afresh with the book’s text', 'The same, and what you '

@@ -67,14 +67,16 @@ export class Cell extends EventTarget {
     const about = `${this.name}, ${line.trim().slice(0, 60)}`;
     this.tools = element('div', {class: 'live-tools', role: 'toolbar',
       'aria-label': about[0].toUpperCase() + about.slice(1)});
-    this.numberMark = element('span', {class: 'live-number'});
+    this.nameMark = element('span', {class: 'live-name'}, this.name);
+    this.stateMark = element('span', {class: 'live-state'});
+    this.tools.append(this.nameMark);
     if (this.reason) {
       this.tools.append(element('span', {class: 'live-reason'}, this.reason));
     } else {
       this.runButton = button('', () => this.#press());
       this.editButton = button('Edit', () => this.edit(),
         {'aria-label': `Edit ${this.name}`});
-      this.tools.append(this.runButton, this.editButton, this.numberMark);
+      this.tools.append(this.runButton, this.editButton, this.stateMark);
       asToolbar(this.tools);
       this.pre.addEventListener('click', event => this.#click(event));
     }
@@ -233,9 +235,8 @@ export class Cell extends EventTarget {
     this.node.dataset.state = this.state;
     this.node.toggleAttribute('data-edited', this.isEdited);
     const {number, state} = this;
-    const doing = {waiting: ' waits', running: ' runs'}[state];
-    this.numberMark.replaceChildren(this.name,
-      element('span', {}, doing ?? (number === null ? '' : ` [${number}]`)));
+    this.stateMark.textContent = {waiting: 'waits', running: 'runs'}[state]
+      ?? (number === null ? '' : `[${number}]`);
     if (this.runButton) {
       const busy = state === 'waiting' || state === 'running';
       const word = busy ? 'Stop' : 'Run';

@@ -96,8 +96,11 @@ export function open(cell) {
     if (update.docChanged)
       cell.changed(update.state.doc.toString(), runsOf(update.state));
     // A stop of the Tab key only while it is in use: so Escape leads out.
-    if (update.focusChanged)
-      update.view.contentDOM.tabIndex = update.view.hasFocus ? 0 : -1;
+    if (update.focusChanged) {
+      const {hasFocus, contentDOM, scrollDOM} = update.view;
+      contentDOM.tabIndex = hasFocus ? 0 : -1;
+      if (!hasFocus) scrollDOM.scrollLeft = 0;
+    }
   });
   const view = new EditorView({
     state: EditorState.create({

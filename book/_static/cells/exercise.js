@@ -54,7 +54,7 @@ export class Exercise {
     const check = button('Check', () => runner.check(cell),
       {'aria-label': `Check exercise ${this.id}`, class: 'live-check'});
     cell.runButton.after(check, this.hintButton, this.solutionButton);
-    cell.numberMark.after(this.mark);
+    cell.stateMark.after(this.mark);
     asToolbar(cell.tools);
     progress.onChange(() => this.#draw());
     this.#draw();

@@ -114,7 +114,7 @@ export function showMarks() {
   const total = counts();
   const draw = () => {
     const links = document.querySelectorAll(
-      '.bd-sidebar-primary .bd-links a.internal, .layer-stack a.internal');
+      '.bd-sidebar-primary .bd-links a.internal, .layers a');
     for (const link of links) {
       const chapter = link.pathname.match(/chapters\/(\d\d)_[^/]*$/)?.[1];
       if (link.pathname && chapter in total)
@@ -134,10 +134,10 @@ function mark(link, passed, total) {
   if (!span) {
     span = document.createElement('span');
     span.className = 'live-mark';
-    link.append(span);
+    (link.querySelector('.time') ?? link).append(span);
   }
   passed = Math.min(passed, total);
-  span.style.setProperty('--part-done', passed / total);
+  link.style.setProperty('--part-done', passed / total);
   span.classList.toggle('is-whole', passed === Number(total));
   span.title = `${passed} of ${total} exercises passed`;
   span.innerHTML = `<span class="live-unseen">, ${span.title}</span>`;
