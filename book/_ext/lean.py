@@ -1,15 +1,16 @@
 """What a page of the book loads, and no more.
 
 The theme sends 2 MB of styles and scripts, nearly all of it for things that
-this book has not. A page here loads its text, one style sheet of the rules
-that some page can use, small scripts that wait until the text is there, and
-the figures as the reader comes to them.
+this book has not. A page here brings the rules that it can use in itself,
+loads small scripts that wait until the text is there, and its figures as the
+reader comes to them.
 
 - formulas are written as MathML when the book is built: no script sets them;
 - icons are drawn by lamina.css, not by a script of 1.5 MB;
 - code is marked up only where it is coloured.
 """
 
+import functools
 import re
 from html import escape
 from pathlib import Path
@@ -19,8 +20,7 @@ from docutils import nodes
 from latex2mathml import converter
 from sphinx.util.math import get_node_equation_number
 
-BUNDLE = 'book.css'
-# Of others, in the order in which they apply; one file is made of them.
+# Of others, in the order in which they apply.
 THEIRS = ('basic.css', 'styles/pydata-sphinx-theme.css',
           'styles/sphinx-book-theme.css', 'copybutton.css',
           'sphinx-design.min.css')
@@ -34,8 +34,10 @@ FOLD = re.compile(r'<details class="admonition hide above-input">\s*'
                   r'<summary.*?</summary>(?P<code>.*?)</details>', re.S)
 DEFINED = re.compile(r'^(?:<pre>)?<span class="k">(?:class|def)</span> '
                      r'<span class="[\w ]+">(\w+)</span>', re.M)
-# Styles that a script, not the page, gives a name that is not in the page.
-KEEP = {'show', 'active', 'scrolled', 'hide'}
+STYLE = re.compile(r'<style id="book-style" data-sheets="(?P<sheets>[^"]*)">'
+                   '(?P<style>.*?)</style>', re.S)
+# Names that the theme's scripts make.
+KEEP = {'active', 'scrolled', 'hide', 'pst-sidebar-hidden', 'noprint'}
 
 
 def configure(app, config):
@@ -84,11 +86,13 @@ def slim(app, pagename, templatename, context, doctree):
     if 'body' in context:
         body = EMPTY.sub('', context['body'])
         context['body'] = FOLD.sub(name_fold, PLAIN.sub(r'\1', body))
-    theirs = {name.rsplit('/', 1)[-1] for name in THEIRS}
-    context['css_files'] = [
-        css for css in context['css_files']
-        if not any(Path(str(css.filename)).match(name) for name in theirs)
-        and not UNUSED.search(str(css.filename))]
+    sheets = [Path(str(css.filename).partition('?')[0]).name
+              for css in context['css_files']]
+    theirs = {Path(name).name for name in THEIRS}
+    context['sheets'] = ' '.join(
+        name for name in dict.fromkeys(sheets)
+        if name not in theirs and not UNUSED.search(name))
+    context['css_files'] = []
     scripts = []
     for script in context['script_files']:
         if UNUSED.search(f"{script.filename} {script.attributes}"):
@@ -112,81 +116,98 @@ def name_fold(fold):
             f'</summary>{fold["code"]}</details>')
 
 
-# ---- one style sheet ------------------------------------------------------
+# ---- the style of a page ---------------------------------------------------
 
-def bundle(app, exception):
-    """Write the rules that the built pages, or their scripts, can use."""
+def write_styles(app, exception):
+    """Give every page, in itself, the rules that it can use.
+
+    So the text can be drawn as soon as it arrives, with no second request.
+    """
     if exception or app.builder.format != 'html':
         return
     static = Path(app.outdir) / '_static'
-    tags, names = set(), set(KEEP)
+    theirs = [rule for name in THEIRS for rule in parse(static / name)]
+    ours = {}
     for path in sorted(Path(app.outdir).rglob('*.html')):
-        if '_static' in path.relative_to(app.outdir).parts:
-            continue
         page = path.read_text(encoding='utf-8')
-        tags |= {tag.lower() for tag in re.findall(r'<([a-zA-Z][\w-]*)', page)}
-        for words in re.findall(r'\b(?:class|id)="([^"]*)"', page):
-            names |= set(words.split())
-        loaded = re.findall(r'<script[^>]* src="([^"?]+)', page)
-        for source in loaded:
-            script = (path.parent / source).resolve()
-            if script.suffix == '.js' and 'searchindex' not in script.name:
-                names |= words_of(script)
-    # The theme's rules for blocks are written for tags that may come later.
-    tags |= {'table', 'blockquote', 'figure', 'figcaption', 'ol', 'dl', 'kbd'}
-    rules = []
-    for name in THEIRS:
-        for path in sorted(static.glob(name)):
-            sheet = tinycss2.parse_stylesheet(
-                path.read_text(encoding='utf-8'), skip_comments=True,
-                skip_whitespace=True)
-            rules += used(sheet, tags, names)
-    ours = ''.join(path.read_text(encoding='utf-8')
-                   for path in static.glob('*.css') if path.name != BUNDLE)
-    rules = [rule for rule in rules if not rule.startswith('@keyframes') or
-             re.search(rf'animation[^;}}]*\b{rule.split()[1].split("{")[0]}\b',
-                       ''.join(rules))]
-    text = without_unused_variables('\n'.join(rules), ours)
-    (static / BUNDLE).write_text(text + '\n', encoding='utf-8')
+        place = STYLE.search(page)
+        if not place:
+            continue
+        up = '../' * len(path.relative_to(app.outdir).parent.parts)
+        rules = used(theirs, *vocabulary(page, path))
+        for name in place['sheets'].split():
+            if name not in ours:
+                ours[name] = parse(static / name)
+            rules += used(ours[name])
+        text = re.sub(r'url\("(?!data:)([^"]+)"\)',
+                      rf'url("{up}_static/\1")',
+                      without_unused_variables('\n'.join(rules), page))
+        path.write_text(page[:place.start('style')] + text
+                        + page[place.end('style'):], encoding='utf-8')
 
 
-_words = {}
+def vocabulary(page, path):
+    """The tags of a page, and the names that it or its scripts may use."""
+    tags = {tag.lower() for tag in re.findall(r'<([a-zA-Z][\w-]*)', page)}
+    names = set(KEEP)
+    for words in re.findall(r'\b(?:class|id)="([^"]*)"', page):
+        names |= set(words.split())
+    for source in re.findall(r'<script[^>]* src="([^"?]+)', page):
+        script = (path.parent / source).resolve()
+        if script.name != 'searchindex.js' and script.parent.name != 'scripts':
+            names |= words_of(script)
+    return tags, names
 
 
+@functools.cache
 def words_of(script):
-    """Everything in a script that could name a class."""
-    if script not in _words:
-        text = script.read_text(encoding='utf-8') if script.is_file() else ''
-        _words[script] = {
-            word for quoted in re.findall(r'''["'`]([^"'`\n]*)["'`]''', text)
+    """The words in a script's strings, any of which could name a class."""
+    text = script.read_text(encoding='utf-8') if script.is_file() else ''
+    return {word for quoted in re.findall(r"""["'`]([^"'`\n]*)["'`]""", text)
             for word in re.findall(r'[A-Za-z][\w-]*', quoted)}
-    return _words[script]
 
 
-def used(rules, tags, names):
-    """The rules whose selectors can match, as text without comments."""
+def parse(path):
+    """A style sheet as rules: (what it asks for, its text).
+
+    What a rule asks for is a list of (selector, tags, names); that of an
+    at-rule is its head, and in place of its text it has the rules within.
+    """
+    return [read(rule) for rule in tinycss2.parse_stylesheet(
+        path.read_text(encoding='utf-8'), skip_comments=True,
+        skip_whitespace=True)]
+
+
+def read(rule):
+    if rule.type == 'qualified-rule':
+        return [(compact(selector), *asked_for(selector))
+                for selector in split(rule.prelude)], compact(rule.content)
+    head = f'@{rule.at_keyword} {compact(rule.prelude)}'.strip()
+    if rule.lower_at_keyword in ('media', 'supports', 'layer', 'container'):
+        return head, [read(inner) for inner in tinycss2.parse_rule_list(
+            rule.content, skip_comments=True, skip_whitespace=True)]
+    return head, compact(rule.content or ())
+
+
+def used(rules, tags=None, names=None):
+    """The rules that can match, as text; all of them, if tags is None."""
     found = []
-    for rule in rules:
-        if rule.type == 'qualified-rule':
-            groups = [group for group in split(rule.prelude)
-                      if can_match(group, tags, names)]
-            content = compact(rule.content)
-            if groups and content:
-                found.append(','.join(map(compact, groups))
-                             + '{' + content + '}')
-        elif rule.type == 'at-rule' and rule.lower_at_keyword in (
-                'media', 'supports', 'layer') and rule.content:
-            if compact(rule.prelude) == 'print':
-                continue        # lamina.css says how it prints
-            inner = used(tinycss2.parse_rule_list(
-                rule.content, skip_comments=True, skip_whitespace=True),
-                tags, names)
+    for head, content in rules:
+        if isinstance(content, list):
+            # how theirs prints is said by lamina.css
+            inner = [] if tags and head == '@media print' else used(
+                content, tags, names)
             if inner:
-                found.append(f'@{rule.at_keyword} {compact(rule.prelude)}'
-                             '{' + '\n'.join(inner) + '}')
-        elif rule.type == 'at-rule' and rule.lower_at_keyword == 'keyframes':
-            found.append(f'@keyframes {compact(rule.prelude)}'
-                         '{' + compact(rule.content) + '}')
+                found.append(head + '{' + ''.join(inner) + '}')
+        elif isinstance(head, str):
+            if tags is None or head.startswith('@keyframes'):
+                found.append(head + '{' + content + '}')
+        else:
+            selectors = [text for text, its_tags, its_names in head
+                         if tags is None
+                         or its_tags <= tags and its_names <= names]
+            if selectors and content:
+                found.append(','.join(selectors) + '{' + content + '}')
     return found
 
 
@@ -201,24 +222,18 @@ def split(tokens):
     return groups
 
 
-def can_match(selector, tags, names):
-    """Whether every tag, class and id that a selector asks for exists."""
-    before = ''
+def asked_for(selector):
+    """The tags, and the classes and ids, that a selector cannot do without."""
+    tags, names, before = set(), set(), ''
     for token in selector:
-        if token.type == 'hash' and token.value not in names:
-            return False
-        if token.type == 'ident':
-            if before == '.' and token.value not in names:
-                return False
-            if before != '.' and before != ':' and (
-                    token.value.lower() not in tags):
-                return False
-        if token.type == 'function' and token.lower_name in ('is', 'where'):
-            if not any(can_match(part, tags, names)
-                       for part in split(token.arguments)):
-                return False
+        if token.type == 'hash':
+            names.add(token.value)
+        elif token.type == 'ident' and before == '.':
+            names.add(token.value)
+        elif token.type == 'ident' and before != ':':
+            tags.add(token.value.lower())
         before = token.value if token.type == 'literal' else ''
-    return True
+    return tags, names
 
 
 STRING = r'"[^"]*"|' + r"'[^']*'"
@@ -229,21 +244,30 @@ def compact(tokens):
     text = tinycss2.serialize(
         [token for token in tokens if token.type != 'comment'])
     return re.sub(
-        rf'({STRING})|\s*([{{}};,>])\s*|(?<=:)\s+|(\s+)',
-        lambda m: m[1] or m[2] or (' ' if m[3] else ''), text).strip()
+        rf'/\*.*?\*/|({STRING})|\s*([{{}};,>])\s*|(?<=:)\s+|(\s+)',
+        lambda m: m[1] or m[2] or (' ' if m[3] else ''), text,
+        flags=re.S).strip()
 
 
-def without_unused_variables(text, others):
-    """Custom properties that nothing reads are left out."""
-    declared = re.compile(
-        rf'(?<=[{{;])(--[\w-]+):(?:{STRING}|[^;{{}}"\'])*(?:;|(?=\}}))')
+DECLARED = re.compile(
+    rf'(?<=[{{;])(--[\w-]+):(?:{STRING}|[^;{{}}"\'])*(?:;|(?=\}}))')
+
+
+def without_unused_variables(text, page):
+    """Custom properties and animations that nothing asks for are left out."""
+    asked = r'var\(\s*(--[\w-]+)'
+    by_page = set(re.findall(asked, page))
     while True:
-        read = set(re.findall(r'var\(\s*(--[\w-]+)', text + others))
-        fewer = declared.sub(lambda m: m[0] if m[1] in read else '', text)
+        read_ = by_page | set(re.findall(asked, text))
+        fewer = DECLARED.sub(lambda m: m[0] if m[1] in read_ else '', text)
         fewer = re.sub(r'(?m)^[^{}@\n]*\{\}\n?', '', fewer)
         if fewer == text:
-            return text
+            break
         text = fewer
+    moving = ''.join(re.findall(r'animation[^;}]*', text))
+    return '\n'.join(rule for rule in text.split('\n')
+                     if not rule.startswith('@keyframes')
+                     or rule[11:].partition('{')[0].strip() in moving)
 
 
 def setup(app):
@@ -251,6 +275,6 @@ def setup(app):
                                (visit_math_block, None))
     app.connect('config-inited', configure)
     app.connect('html-page-context', slim, priority=900)
-    app.connect('build-finished', bundle, priority=900)
+    app.connect('build-finished', write_styles, priority=900)
     return {'version': '1', 'parallel_read_safe': True,
             'parallel_write_safe': True}

@@ -974,9 +974,58 @@ def plots():
         plt.switch_backend("module://matplotlib_inline.backend_inline")
         set_matplotlib_formats("svg", metadata={"Date": None,
                                                 "Creator": None})
-        text = shell.display_formatter.formatters["text/plain"]
-        text.for_type(Figure, lambda f, p, cycle: p.text(_describe(f)))
+        formatters = shell.display_formatter.formatters
+        formatters["text/plain"].for_type(
+            Figure, lambda f, p, cycle: p.text(_describe(f)))
+        svg = formatters["image/svg+xml"].lookup_by_type(Figure)
+        formatters["image/svg+xml"].for_type(
+            Figure, lambda f: _tidy(svg(f), _describe(f)))
     return plt
+
+
+def _tidy(svg, words):
+    """What a page needs of matplotlib's SVG, in half the letters: numbers to
+    a hundredth of a point, ids that something refers to, a description."""
+    head = re.search(r'<svg [^>]*?width="([\d.]+)pt" height="([\d.]+)pt"'
+                     r'[^>]*>', svg)
+    if not head:                            # done before
+        return svg
+    body = svg[head.end():]
+    body = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", body, flags=re.S)
+    wanted = set(re.findall(r'(?:url\(|href=")#([^)"]+)', body))
+    body = re.sub(r' id="([^"]*)"',
+                  lambda m: m[0] if m[1] in wanted else "", body)
+    body = re.sub(r"-?\d+\.\d{3,}", _hundredths, body)
+    body = body.replace("xlink:href", "href").replace(' type="text/css"', "")
+    body = re.sub(r' (?:style|d)="[^"]*"', lambda m: " " + re.sub(
+        r"(?<=[:;]) | ?\n", "", m[0][1:]), body)
+    body = re.sub(r"\n\s*", "\n", body)
+    body = re.sub(r'<g( clip-path="[^"]*")?>\n((?:<use [^>]* style="([^"]*)"/>'
+                  r'\n)+)</g>', _one_style, body)
+    body = re.sub(r"<g>\s*</g>\n?|<defs/>\n?", "", body)
+    width, height = (round(float(n), 2) for n in head.groups())
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" role="img" '
+            f'width="{math.ceil(width * 4 / 3)}" '
+            f'height="{math.ceil(height * 4 / 3)}" '
+            f'viewBox="0 0 {width:g} {height:g}" '
+            'style="max-width:100%;height:auto">\n'
+            f"<title>Figure</title>\n<desc>{escape(words)}</desc>"
+            f"{body.rstrip()}")
+
+
+def _hundredths(number):
+    text = f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def _one_style(group):
+    """A style that all parts of a group have is the group's."""
+    styles = set(re.findall(r' style="([^"]*)"/>', group[2]))
+    if len(styles) > 1:
+        return group[0]
+    style = styles.pop()
+    return (f'<g{group[1] or ""} style="{style}">\n'
+            + group[2].replace(f' style="{style}"', "") + "</g>")
 
 
 def _describe(figure):
