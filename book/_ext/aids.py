@@ -6,6 +6,7 @@ be counted there is in book/aids.toml.
 - the top of each chapter: its place in the stack, its time, its needs;
 - the directive `layers`, the stack as a picture that is the navigation, and
   {chapters}, {exercises}, {hours} in the text of the first page;
+- figures that say in words what they show, as they say in themselves;
 - the version and the date, at the foot of every page.
 """
 
@@ -17,7 +18,7 @@ import re
 import subprocess
 import tomllib
 from dataclasses import dataclass
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 
 import yaml
@@ -263,6 +264,21 @@ def add_aids(app, pagename, templatename, context, doctree):
                 '</h1>', '</h1>\n' + box, 1)
 
 
+# ---- figures --------------------------------------------------------------
+
+def describe_figures(app, doctree, docname):
+    """A stored figure's own description is the alternative to it."""
+    for image in doctree.findall(nodes.image):
+        path = Path(app.srcdir) / image['uri']
+        if image.get('alt', image['uri']) == image['uri'] and (
+                path.suffix == '.svg' and path.is_file()):
+            words = re.search('<desc>(.*?)</desc>',
+                              path.read_text(encoding='utf-8'), re.S)
+            if words:
+                image['alt'] = unescape(' '.join(words[1].split()))
+        image['loading'] = 'lazy'
+
+
 # ---- version and date -----------------------------------------------------
 
 def version():
@@ -304,5 +320,6 @@ def setup(app):
     app.connect('source-read', fill_in)
     app.connect('env-get-outdated', first_page_is_outdated)
     app.connect('html-page-context', add_aids, priority=700)
+    app.connect('doctree-resolved', describe_figures)
     return {'version': '1', 'parallel_read_safe': True,
             'parallel_write_safe': True}

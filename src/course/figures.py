@@ -995,7 +995,8 @@ def _tidy(svg, words):
     wanted = set(re.findall(r'(?:url\(|href=")#([^)"]+)', body))
     body = re.sub(r' id="([^"]*)"',
                   lambda m: m[0] if m[1] in wanted else "", body)
-    body = re.sub(r"-?\d+\.\d{3,}", _hundredths, body)
+    body = re.sub(r' (?:d|x|y|points)="[^"]*"', lambda m: re.sub(
+        r"-?\d+\.\d{3,}", _hundredths, m[0]), body)
     body = body.replace("xlink:href", "href").replace(' type="text/css"', "")
     body = re.sub(r' (?:style|d)="[^"]*"', lambda m: " " + re.sub(
         r"(?<=[:;]) | ?\n", "", m[0][1:]), body)

@@ -1,10 +1,20 @@
 """The face of the book: what a page loads, and how it looks."""
 
+import json
+import os
 import re
+import subprocess
+import sys
+from xml.dom import minidom
 
 import pytest
+import tinycss2
 
+from book_build import ROOT, toc_entries
 from test_browser import Reader
+
+sys.path.insert(0, str(ROOT / 'book' / '_ext'))
+import aids  # noqa: E402
 
 # Runs in the page; returns {address: bytes} of all that was loaded.
 LOADED = '''() => Object.fromEntries(
@@ -45,20 +55,21 @@ def test_no_script_stands_in_the_way_of_the_text(html):
         for script in re.findall(r'<script[^>]* src=[^>]*>', page):
             assert 'defer' in script or 'type="module"' in script, (
                 f'{path.name}: {script}')
-        sheets = re.findall(r'<link[^>]*rel="stylesheet"[^>]*>', page)
-        assert len(sheets) <= 4, path.name
 
 
-def test_the_rules_of_the_theme_are_few_and_whole(html):
-    import tinycss2
-
-    text = (html / '_static' / 'book.css').read_text('utf-8')
-    assert 10_000 < len(text) < 90_000
-    rules = tinycss2.parse_stylesheet(text)
-    assert not [rule for rule in rules if rule.type == 'error']
-    # each of these is asked for by some page
-    for needed in '.bd-container', '.bd-article', '.table', '.sd-dropdown':
-        assert needed in text
+def test_a_page_brings_its_style_whole(html):
+    for path in chapters(html):
+        page = path.read_text('utf-8')
+        assert '<link rel="stylesheet"' not in page
+        text = re.search('<style id="book-style"[^>]*>(.*?)</style>', page,
+                         re.S)[1]
+        assert 20_000 < len(text) < 130_000
+        rules = tinycss2.parse_stylesheet(text)
+        assert not [rule for rule in rules if rule.type == 'error']
+        for needed in '.bd-container', '.bd-article', '.prev-next-area':
+            assert needed in text
+        for address in re.findall(r'url\("?(?!data:)([^")]+)', text):
+            assert (path.parent / address).is_file(), address
 
 
 def test_formulas_are_there_without_a_script(html):
@@ -75,3 +86,203 @@ def test_a_fold_says_what_is_in_it(reader):
     assert any(text.split() == ['ints', 'wrap_dim', 'nearest', '28', 'lines']
                for text in said)
     assert all(re.search(r'\d+ lines?$', text) for text in said)
+
+
+# ---- figures --------------------------------------------------------------
+
+def stored_figures():
+    for path in sorted(ROOT.glob('chapters/*.ipynb')):
+        for cell in json.loads(path.read_text('utf-8'))['cells']:
+            for output in cell.get('outputs', []):
+                for kind, data in output.get('data', {}).items():
+                    if kind.startswith('image/'):
+                        yield f'{path.stem} {cell["id"]}', kind, ''.join(data)
+
+
+def test_stored_figures_are_small_and_described():
+    figures = list(stored_figures())
+    assert len(figures) > 30
+    for place, kind, data in figures:
+        assert kind == 'image/svg+xml', place
+        assert len(data.encode()) < 100_000, place
+        svg = minidom.parseString(data).documentElement
+        assert svg.getAttribute('role') == 'img', place
+        title, words = (svg.getElementsByTagName(tag)[0].firstChild.data
+                        for tag in ('title', 'desc'))
+        assert title and len(words.split()) > 2, place
+        # nothing that another machine or another day would write elsewise
+        assert not re.search(r'<dc:date|0x[0-9a-f]{8}|Matplotlib v', data)
+        # ids only where something refers to them
+        ids = set(re.findall(r' id="([^"]+)"', data))
+        assert ids <= set(re.findall(r'#([^)"]+)', data)), place
+
+
+REDRAWN = """
+import sys; sys.path.insert(0, 'src')
+import lamina
+from course.figures import graph, memory
+x = lamina.arange(12.).reshape(3, 4)
+print(memory(x, x.t(), names=['x', 'x.t()']).svg)
+w = lamina.ones(4).requires_grad_()
+print(graph(((x @ w) ** 2).sum(), names={'w': w}).svg())
+"""
+
+
+def test_figures_are_drawn_the_same_twice():
+    drawn = {subprocess.run(
+        [sys.executable, '-c', REDRAWN], cwd=ROOT, text=True, check=True,
+        capture_output=True, encoding='utf-8',
+        env={**os.environ, 'PYTHONHASHSEED': seed}).stdout for seed in '12'}
+    assert len(drawn) == 1
+
+
+def test_every_figure_of_a_page_says_what_it_shows(html):
+    for path in chapters(html):
+        for image in re.findall('<img [^>]*_images[^>]*>',
+                                path.read_text('utf-8')):
+            words = re.search('alt="([^"]*)"', image)[1]
+            assert len(words.split()) > 2, f'{path.name}: {image}'
+
+
+# ---- reading aids ---------------------------------------------------------
+
+def test_what_is_folded_is_counted_apart():
+    cells = [
+        ('markdown', [], 'one two three\n\n:::{dropdown} More\n'
+                         'four five\n:::\n\nsix\n'),
+        ('code', [], 'from lamina.storage import Storage\n\nx = 1\n'),
+        ('code', ['hide-input'], 'y = 2\n'),
+        ('code', ['remove-cell'], 'z = 3\nz = 4\n'),
+        ('code', [], 'check("02.1")\n')]
+    notebook = {'cells': [
+        {'cell_type': kind, 'metadata': {'tags': tags}, 'source': source}
+        for kind, tags, source in cells]}
+    found = aids.count(notebook, {'storage': '01_storage'})
+    assert found == dict(
+        words=4, folded_words=2, lines=3, folded_lines=1,
+        exercises=['02.1'], rests_on=['01_storage'])
+
+
+def test_durations_are_as_round_as_a_guess():
+    assert [aids.duration(m) for m in (1, 52, 58, 60, 128)] == [
+        '5 min', '50 min', '1 h', '1 h', '2 h 10 min']
+    assert [aids.running(s) for s in (0.4, 11, 61)] == [
+        'about 5 seconds', 'about 15 seconds', 'about 2 minutes']
+
+
+def test_the_aids_agree_with_the_course():
+    from course.exercises import load
+
+    chapters = aids.chapters()
+    assert [f'chapters/{c.name}' for c in chapters] == [
+        name for name in toc_entries() if name.startswith('chapters/')]
+    asked = [item.id for item in load()]
+    assert [i for c in chapters for i in c.exercises] == asked
+    for chapter in chapters:
+        # what its module imports is what its code rests on
+        module = (ROOT / 'src/lamina' / f'{chapter.name[3:]}.py')
+        imports = re.findall(r'^(?:from|import) lamina\.(\w+)',
+                             module.read_text('utf-8'), re.M)
+        assert set(imports) <= {name[3:] for name in chapter.rests_on}
+        assert all(name < chapter.name for name in chapter.rests_on)
+    # the first page says so
+    assert chapters[6].name == '07_scalar' and not chapters[6].rests_on
+
+
+def test_the_glossary_has_the_ideas(html):
+    glossary = (html / 'book' / 'glossary.html').read_text('utf-8')
+    for chapter in aids.chapters():
+        for idea in chapter.ideas:
+            assert f'id="term-{idea.replace(" ", "-")}"' in glossary, idea
+
+
+def test_a_chapter_begins_with_its_aids(html):
+    for chapter in aids.chapters():
+        page = (html / 'chapters' / f'{chapter.name}.html').read_text('utf-8')
+        box = re.search('</h1>\n<aside class="aids".*?</aside>', page, re.S)[0]
+        assert aids.duration(chapter.minutes) in box
+        assert f'Layer {chapter.number} of' in box
+        assert box.count('here"') == 1
+
+
+@pytest.mark.parametrize('reader', [{'width': 1440}, {'width': 360}],
+                         indirect=True, ids=['1440px', '360px'])
+def test_the_first_page_is_the_stack(reader):
+    reader.page.set_viewport_size(
+        {**reader.page.viewport_size, 'height': 900})
+    reader.open('book/welcome')
+    rows = reader.page.locator('.layers a')
+    assert rows.count() == 11
+    if reader.page.viewport_size['width'] == 1440:      # on one screen
+        for row in [rows.first, rows.last,
+                    reader.page.get_by_text('You teach', exact=True)]:
+            box = row.bounding_box()
+            assert 0 <= box['y'] and box['y'] + box['height'] <= 900
+    rows.last.focus()
+    reader.page.keyboard.press('Enter')
+    reader.page.wait_for_url('**/01_storage.html')
+    assert reader.wrong == []
+
+
+# ---- version and date -----------------------------------------------------
+
+def test_every_page_has_a_version_and_a_date(html):
+    for path in pages(html):
+        if path.name != 'index.html' or path.parent != html:
+            assert re.search(
+                r'<p>Lamina \d+\.\d+\.\d+, <time datetime="[\d-]{10}">\d+ '
+                r'\w+ \d{4}</time></p>', path.read_text('utf-8')), path.name
+
+
+def test_the_date_can_be_set(monkeypatch):
+    monkeypatch.setenv('SOURCE_DATE_EPOCH', '86400')
+    assert str(aids.date()) == '1970-01-02'
+
+
+def test_without_git_there_is_a_date_still(monkeypatch):
+    monkeypatch.delenv('SOURCE_DATE_EPOCH', raising=False)
+    monkeypatch.setenv('PATH', '')
+    assert aids.date().year >= 2024
+
+
+# ---- keyboard, paper ------------------------------------------------------
+
+def test_code_is_copied_by_keyboard(reader):
+    reader.context.grant_permissions(['clipboard-read', 'clipboard-write'])
+    reader.open('chapters/01_storage')
+    button = reader.page.locator('button.copybtn').first
+    button.focus()
+    reader.page.wait_for_function(
+        'getComputedStyle(document.activeElement).opacity === "1"')
+    reader.page.keyboard.press('Enter')
+    copied = reader.page.evaluate('navigator.clipboard.readText()')
+    assert copied.startswith('from course import')
+
+
+def test_on_paper_there_is_only_the_text(reader):
+    reader.page.emulate_media(media='print')
+    reader.open('chapters/02_strides')
+    for hidden in ('.bd-sidebar-primary', '.bd-sidebar-secondary',
+                   '.bd-header-article', '.prev-next-footer', '.copybtn'):
+        assert not reader.page.locator(f'{hidden}:visible').count(), hidden
+    cut = reader.page.evaluate('''() => [...document.querySelectorAll("pre")]
+      .filter(pre => pre.scrollWidth > pre.clientWidth + 1).length''')
+    assert cut == 0
+    reader.page.evaluate('dispatchEvent(new Event("beforeprint"))')
+    assert not reader.page.locator('.bd-article details:not([open])').count()
+    reader.page.evaluate('dispatchEvent(new Event("afterprint"))')
+    assert reader.page.locator('.bd-article details.hide:not([open])').count()
+
+
+def test_a_menu_is_worked_by_keyboard(reader):
+    reader.open('chapters/01_storage')
+    summary = reader.page.locator('details.menu > summary').first
+    summary.focus()
+    reader.page.keyboard.press('Enter')
+    items = reader.page.locator('details.menu li > *')
+    assert items.first.is_visible()
+    reader.page.keyboard.press('Tab')
+    assert items.first.evaluate('item => item === document.activeElement')
+    reader.page.keyboard.press('Escape')
+    assert not items.first.is_visible()
+    assert summary.evaluate('item => item === document.activeElement')

@@ -602,7 +602,26 @@ def test_plots_in_a_kernel():
     assert stored[0] == stored[1]
     assert set(stored[0]) == {"image/svg+xml", "text/plain"}
     assert stored[0]["text/plain"] == "figure: A curve"
-    assert "dc:date" not in stored[0]["image/svg+xml"]
+    svg = stored[0]["image/svg+xml"]
+    assert svg.startswith("<svg ") and "dc:" not in svg
+    assert "<desc>figure: A curve</desc>" in svg
+
+
+def test_a_plot_keeps_its_words_when_it_is_made_small():
+    raw = ('<?xml version="1.0"?>\n<svg width="72.004pt" height="36pt" '
+           'viewBox="0 0 72 36">\n <metadata>m</metadata>\n'
+           ' <g id="axes_1">\n  <path id="m1" d="M 1.23456 -0.00049 \nL 2 3 \n'
+           '" style="fill: none; stroke: #000000"/>\n  <g>\n'
+           '   <use xlink:href="#m1" x="1.00049" style="stroke: #0072b2"/>\n'
+           '   <use xlink:href="#m1" x="2" style="stroke: #0072b2"/>\n'
+           '  </g>\n  <text x="5.55555">step: 0.00125</text>\n </g>\n</svg>\n')
+    small = figures._tidy(raw, "a < b")
+    assert "<desc>a &lt; b</desc>" in small and "metadata" not in small
+    assert 'd="M 1.23 0L 2 3"' in small
+    assert '>step: 0.00125</text>' in small         # not a coordinate
+    assert 'id="m1"' in small and "axes_1" not in small
+    assert small.count("#0072b2") == 1
+    assert figures._tidy(small, "again") == small
 
 
 # --- the module itself --------------------------------------------------
