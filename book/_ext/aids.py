@@ -246,8 +246,8 @@ def aids_html(chapter, uri):
         ('To run', running(chapter.seconds)),
         ('Exercises', f'{len(chapter.exercises)}, with '
                       f'<a href="{hints}">hints</a>'),
-        ('Its code rests on', needs or 'no other layer'),
-        ('Ideas it builds on', ideas or 'none')]
+        ('Code it needs', needs or 'of no other layer'),
+        ('Ideas it needs', ideas or 'none')]
     return (f'<aside class="aids" aria-label="About this chapter">'
             f'{small_stack(chapter)}<dl>' + ''.join(
                 f'<div><dt>{name}</dt><dd>{said}</dd></div>'

@@ -42,8 +42,8 @@ KEEP = {'active', 'scrolled', 'hide', 'pst-sidebar-hidden', 'noprint'}
 
 def configure(app, config):
     config.html_math_renderer = 'mathml'
-    config.templates_path = [*config.templates_path,
-                             str(Path(__file__).parents[1] / '_templates')]
+    config.templates_path = [str(Path(__file__).parents[1] / '_templates'),
+                             *config.templates_path]
 
 
 # ---- formulas -------------------------------------------------------------
@@ -54,8 +54,11 @@ def mathml(tex, display='inline'):
     written = converter.convert(tex, display=display)
     written = written.replace(' xmlns="http://www.w3.org/1998/Math/MathML"',
                               '').replace(' display="inline"', '')
-    return re.sub(r'&#x([0-9A-F]{5});',
-                  lambda m: escape(chr(int(m[1], 16))), written)
+    written = re.sub(r'&#x([0-9A-F]{5});',
+                     lambda m: escape(chr(int(m[1], 16))), written)
+    # a function stands apart from what it is applied to
+    return re.sub(r'(<mi>(?:sin|cos|tan|log|ln|exp|max|min)</mi>)'
+                  r'(?!<mo|</)', r'\1<mspace width="0.167em"/>', written)
 
 
 def visit_math(self, node):
