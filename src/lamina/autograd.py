@@ -20,10 +20,10 @@ import weakref
 
 import lamina.dispatch as dispatch
 import lamina.strides as strides
-from lamina.broadcasting import broadcast_shapes, elementwise
+from lamina.broadcasting import broadcast_shapes, elementwise, short
 from lamina.dispatch import (
-    add_layer, array, define, from_array, functions, impl, include, lookup,
-    new_tensor, np, operators, own,
+    CPU, add_layer, array, define, from_array, functions, impl, include,
+    lookup, new_tensor, np, numpy_dtypes, operators, own,
 )
 from lamina.reductions import (
     in_blocks, pairwise_sum, reduced_dims, reduced_shape, rowwise,
@@ -953,23 +953,22 @@ def count_uses(roots):
     """What the walk waits for, over all nodes that the roots reach: a list
     for each, with a place for the gradient of each output, and last how
     many edges lead to it."""
-    waiting = {node: nothing_yet(node) for node in roots}
+    waiting = {node: nothing_yet(node, 0) for node in roots}
     stack = list(waiting)
     while stack:
         for node in stack.pop().edges[::2]:
             if node in waiting:
                 waiting[node][-1] += 1
             elif node is not None:
-                waiting[node] = entry = nothing_yet(node)
-                entry[-1] = 1
+                waiting[node] = ([None, 1] if type(node.shape) is tuple
+                                 else nothing_yet(node, 1))
                 stack.append(node)
     return waiting
 
 
-def nothing_yet(node):
-    if type(node.shape) is list:        # several outputs
-        return [None] * len(node.shape) + [0]
-    return [None, 0]
+def nothing_yet(node, uses):
+    outputs = len(node.shape) if type(node.shape) is list else 1
+    return [None] * outputs + [uses]
 
 
 def receive(entry, node, nr, grad):
@@ -1123,6 +1122,13 @@ def apply_with_hooks(node, grads):
     return found
 
 
+def one_like(x):
+    """Ones of the shape, dtype and device of x."""
+    if x.keys & CPU and not x.dtype.bit:        # the shortest way
+        return own(np.ones(x.shape, numpy_dtypes[x.dtype]), x.dtype)
+    return ones(x.shape, dtype=x.dtype, device=x.device)
+
+
 def first_grad(x, gradient):
     """The gradient to start from: 1 for a single number, else given."""
     if not x.requires_grad:
@@ -1136,7 +1142,7 @@ def first_grad(x, gradient):
                 f"backward() starts by itself only from one number; this "
                 f"tensor has shape {list(x.shape)}: take .sum() or .mean(), "
                 f"or give backward(gradient) a tensor of that shape")
-        return ones(x.shape, dtype=x.dtype, device=x.device)
+        return one_like(x)
     if not isinstance(gradient, Tensor):
         raise TypeError(f"gradient must be a tensor or None; got "
                         f"{type(gradient).__name__}")
@@ -1266,6 +1272,7 @@ derivative("sub.Tensor",
 where = functions["where"]
 
 
+@short
 def numpy_threshold_backward(grad, x):
     """grad where x > 0 or nan. A choice between two numbers costs the
     machine a guess, wrong half of the time; so the bits of grad go through

@@ -288,8 +288,6 @@ def missing(operator, device, layout):
 
 
 def as_ints(value):
-    if type(value) is tuple and {int}.issuperset(map(type, value)):
-        return value                    # as nearly always
     if not isinstance(value, (tuple, list)):
         value = (value,)
     elif len(value) == 1 and isinstance(value[0], (tuple, list)):
@@ -311,8 +309,13 @@ def as_number(value):
     raise TypeError
 
 
+of_tensors = {Tensor}.issuperset
+
+
 def as_tensors(value):
     """A sequence of tensors, or of tensors and None, as a tuple."""
+    if type(value) is list and of_tensors(map(type, value)):
+        return tuple(value)             # as nearly always
     if isinstance(value, Tensor) or not all(
             x is None or is_tensor_like(x) for x in value):
         raise TypeError
@@ -444,9 +447,15 @@ QUICK = {"int": "type({0}) is int",
          "float": "type({0}) is float",
          "str": "type({0}) is str",
          "Scalar": "type({0}) is int or type({0}) is float",
-         "int?": "{0} is None", "int[]?": "{0} is None",
+         "int[]": "type({0}) is tuple and of_ints(map(type, {0}))",
+         "int?": "{0} is None",
+         "int[]?": "{0} is None or type({0}) is tuple and "
+                   "of_ints(map(type, {0}))",
          "Scalar?": "{0} is None", "ScalarType?": "{0} is None",
          "MemoryFormat?": "{0} is None"}
+
+
+of_ints = {int}.issuperset
 
 
 def check_lines(arguments):
@@ -880,6 +889,14 @@ def narrow(found):
     rounded = bits + (0x7fff + (bits >> 16 & 1))
     return (np.where(found != found, bits | 0x400000, rounded)
             >> 16).astype(np.uint16)
+
+
+@impl("t", "cpu")
+def cpu_t(self):
+    view = view_of(self, strides.t.on_geometry(self.geometry))
+    if self.array is not None:
+        view.array = self.array.T
+    return view
 
 
 define("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",

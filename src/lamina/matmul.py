@@ -83,7 +83,8 @@ def meta_mm(self, mat2):
 
 @impl("mm", "cpu")
 def cpu_mm(self, mat2):
-    a, b, dtype = array(self), array(mat2), self.dtype
+    a, b, dtype = self.array, mat2.array, self.dtype
+    a, b = array(self) if a is None else a, array(mat2) if b is None else b
     if not (a.ndim == b.ndim == 2 and a.shape[1] == len(b)
             and dtype is mat2.dtype and dtype.category):
         check_matrices("mm", self, mat2, 2)

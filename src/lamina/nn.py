@@ -2410,8 +2410,8 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100,
     """
     need_floats("nll_loss", input)
     dim = check_classes("nll_loss", input, target, weight)
-    check_reduction(reduction)
     if weight is None:
+        check_reduction(reduction)
         return functions["_nll_loss"](input, target, reduction, ignore_index)
     classes, ignored = split_ignored(target, input.shape[dim], ignore_index)
     losses = -input.gather(dim, classes.unsqueeze(dim)).squeeze(dim)

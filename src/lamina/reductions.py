@@ -15,7 +15,7 @@ from lamina.broadcasting import (
     result_type,
 )
 from lamina.dispatch import (
-    array, define, from_array, impl, np, numpy_dtypes, operators,
+    array, define, from_array, impl, np, numpy_dtypes, operators, own,
 )
 from lamina.storage import (
     bool_, float32, float64, get_default_dtype, int32, int64, uint8, wrap,
@@ -122,11 +122,11 @@ def reduction(schema, doc, python, numpy, dtype=lambda d: d, empty_ok=True):
         return write_values(out, [python(row, *others) for row in rows])
 
     def cpu_kernel(self, dim, keepdim, wanted=None, *others):
-        dims, _ = plan_reduction(
-            name, self.shape, dim, keepdim, empty_ok)
-        out_dtype = numpy_dtypes[wanted or dtype(self.dtype)]
-        found = quiet(numpy, array(self), dims, keepdim, out_dtype, *others)
-        return from_array(np.asarray(found, order="C"))
+        x, result = array(self), wanted or dtype(self.dtype)
+        dims, _ = plan_reduction(name, x.shape, dim, keepdim, empty_ok)
+        out_dtype = numpy_dtypes[result]
+        found = quiet(numpy, x, dims, keepdim, out_dtype, *others)
+        return own(np.asarray(found, out_dtype, order="C"), result)
 
     def meta_kernel(self, dim, keepdim, wanted=None, *others):
         _, shape = plan_reduction(
@@ -875,17 +875,17 @@ def rowwise(schema, doc, python, numpy, dtype=lambda d: d, turned=False):
         return out
 
     def cpu_kernel(*args):
-        self, x = args[0], array(args[0])
-        arrays, dims = map(array, args[:count]), reduced_dims(
-            args[count], x.ndim)
+        self, arrays = args[0], [array(x) for x in args[:count]]
+        x, result_dtype = arrays[0], dtype(self.dtype)
+        dims = reduced_dims(args[count], x.ndim)
         if not dims:                    # a number is a row of one
             arrays = [a.reshape(1) for a in arrays]
         found = quiet(numpy, *arrays, dims[0] if dims else 0,
                       *args[count + 1:])
-        found = found.astype(numpy_dtypes[dtype(self.dtype)], "C",
-                             copy=False).reshape(x.shape)
+        found = np.asarray(found, numpy_dtypes[result_dtype],
+                           order="C").reshape(x.shape)
         if not turned or x.flags.c_contiguous:
-            return from_array(found)
+            return own(found, result_dtype)
         out = result(self)
         array(out)[...] = found
         return out
