@@ -13,9 +13,11 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 
 from lamina.autograd import enable_grad, missing, no_grad, part_of, submodule
-from lamina.dispatch import functions
+from lamina.broadcasting import quiet
+from lamina.dispatch import array, define, functions, impl, kernel_of, np
 from lamina.nn import Module, clear_grad
 from lamina.reductions import vector_norm
+from lamina.storage import float32, float64
 from lamina.strides import Tensor, tensor
 
 __all__ = [
@@ -72,11 +74,15 @@ class Optimizer:
         self._opt_called = True         # a schedule asks
         with no_grad():
             for group in self.param_groups:
-                for p in group["params"]:
-                    grad = p.grad
-                    if grad is not None:
-                        self.update(p, grad, group)
+                self.update_group(group)
         return loss
+
+    def update_group(self, group):
+        """Move the parameters of a group."""
+        for p in group["params"]:
+            grad = p.grad
+            if grad is not None:
+                self.update(p, grad, group)
 
     def update(self, p, grad, group):
         """Move one parameter, in place. What is to be remembered of it
@@ -159,6 +165,41 @@ def check_param(p, seen):
     seen.add(p)
 
 
+define("_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, "
+       "Scalar alpha=1) -> ()", "self[i] += alpha * other[i], for all i.")
+
+
+@impl("_foreach_add_.List")
+def foreach_add_(self, other, alpha):
+    for x, y in zip(self, other):
+        kernel_of("add_.Tensor", x)(x, y, alpha)
+
+
+def add_arrays(self, other, alpha):
+    for x, y in zip(self, other):
+        a, b = array(x), array(y)
+        if (x.dtype is y.dtype and x.dtype in (float32, float64)
+                and a.shape == b.shape and a.flags.c_contiguous):
+            np.add(a, np.multiply(b, alpha), a)
+            x.storage.version += 1
+        else:
+            kernel_of("add_.Tensor", x)(x, y, alpha)
+
+
+@impl("_foreach_add_.List", "cpu")
+def cpu_foreach_add_(self, other, alpha):
+    quiet(add_arrays, self, other, alpha)
+
+
+def add_to_each(params, moves, alpha):
+    """params[i] += alpha * moves[i]; in one call, if all are of one kind."""
+    if len({x.keys for x in params}) > 1:
+        for x, y in zip(params, moves):
+            x.add_(y, alpha=alpha)
+    elif params:
+        functions["_foreach_add_"](params, moves, alpha=alpha)
+
+
 class SGD(Optimizer):
     """p -= lr * grad, with momentum if you say.
 
@@ -180,7 +221,13 @@ class SGD(Optimizer):
             weight_decay=weight_decay, nesterov=nesterov,
             maximize=maximize))
 
-    def update(self, p, grad, group):
+    def update_group(self, group):
+        params = [p for p in group["params"] if p.grad is not None]
+        add_to_each(params, [self.direction(p, p.grad, group)
+                             for p in params], -group["lr"])
+
+    def direction(self, p, grad, group):
+        """What a parameter moves against."""
         grad = slope(p, grad, group["maximize"], group["weight_decay"])
         momentum = group["momentum"]
         if momentum:
@@ -193,7 +240,7 @@ class SGD(Optimizer):
                 velocity.add_(grad, alpha=1 - group["dampening"])
             grad = (grad.add(velocity, alpha=momentum)
                     if group["nesterov"] else velocity)
-        p.add_(grad, alpha=-group["lr"])
+        return grad
 
 
 def slope(p, grad, maximize, weight_decay):
