@@ -107,7 +107,11 @@ def tiny(recorded):
     def factory():
         x, y = (parameter(a) if recorded else constant(a)
                 for a in data.tiny())
-        return calls(lambda: x * y + x, lambda: (x * y + x).tolist())
+
+        def run(n):
+            for _ in range(n):
+                x * y + x
+        return lambda: (x * y + x).tolist(), lambda: run
     return factory
 
 

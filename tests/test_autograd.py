@@ -67,7 +67,8 @@ def test_every_operator_has_an_entry():
     missing = [name for name, o in operators.items()
                if not o.composite and not o.base
                and o.module.startswith('lamina.')
-               and name not in derivatives and name not in layout]
+               and name not in derivatives and name not in layout
+               and o.schema.returns != '()']        # refused, not recorded
     assert missing == []
     with pytest.raises(NotImplementedError, match='_to_sparse.*derivative'):
         leaf([0.0, 1.0], 'cpu').to_sparse()

@@ -809,3 +809,26 @@ def test_a_cosine_comes_back_up():
     scheduler = optim.CosineAnnealingLR(sgd(1.), 2)
     np.testing.assert_allclose(rates(scheduler, 5), [1, .5, 0, .5, 1],
                                atol=1e-12)
+
+
+def test_adding_to_a_list_is_refused_where_it_would_be_recorded():
+    add = lamina.dispatch.functions['_foreach_add_']
+    x, y = lamina.ones(2).requires_grad_(), lamina.ones(2)
+    with pytest.raises(NotImplementedError, match='no derivative'):
+        add([x], [y], alpha=2)
+    with lamina.no_grad():
+        add([x], [y], alpha=2)
+    assert x.tolist() == [3, 3] and x._version == 1
+
+
+@pytest.mark.parametrize('device', ['cpu', 'python'])
+def test_adding_to_a_list_takes_what_add_takes(device):
+    add = lamina.dispatch.functions['_foreach_add_']
+    x = [lamina.ones(2, 3, device=device).t(),
+         lamina.ones(2, device=device, dtype=lamina.float16),
+         lamina.ones(2, 2, device=device)]
+    y = [lamina.ones(3, 2, device=device), lamina.ones(2, device=device),
+         lamina.ones(2, device=device)]
+    want = [a.clone().add_(b, alpha=-0.5).tolist() for a, b in zip(x, y)]
+    add(x, y, alpha=-0.5)
+    assert [a.tolist() for a in x] == want

@@ -565,18 +565,18 @@ class Recipe:
     each position, `formulas` has the formula, the names of what it takes,
     what it calls the gradient (`grads` for those of all results), and
     which of the list it gives are wanted. `tensors` says which of the
-    names may be tensors. `sources` keeps the functions as text.
+    names may be tensors. `run` asks whether those that are `guarded` want
+    a gradient. `sources` keeps the functions as text.
     """
 
-    def __init__(self, schema, formulas, positions):
+    def __init__(self, schema, formulas, positions, guarded=()):
         words = schema.name.rstrip("_").split("_")
         self.name = "".join(w[:1].upper() + w[1:] for w in words
                             ) + "Backward0"
         self.types = {a.name: a.type for a in schema.arguments}
         known = list(self.types)
         self.outputs = outputs = schema.outputs or ["result"]
-        self.is_view = schema.is_view
-        self.alone = is_alone(schema)
+        self.guarded = guarded
         self.picks = [p if isinstance(p, tuple) else (p, None)
                       for p in positions]
         wanted = [formulas[known[i]] for i, _ in self.picks]
@@ -601,11 +601,9 @@ class Recipe:
                                           grad_mode)
 
 
-def is_alone(schema):
-    """Whether the first argument is a tensor and no other one is: then it
-    is what wants the gradient."""
-    kinds = [a.type for a in schema.arguments if a.type.startswith("Tensor")]
-    return kinds == [schema.arguments[0].type] and kinds[0][-1] != "]"
+def places_of(schema, formulas):
+    """The numbers of the arguments that may want a gradient."""
+    return [i for i, a in enumerate(schema.arguments) if a.name in formulas]
 
 
 EDGE = """
@@ -649,19 +647,18 @@ def forward_texts(recipe):
                     f"else saved_value({name})")
         saved.append(text)
     joint, arguments = ",\n            ", ", ".join(known)
-    unrecorded = f"kernel({arguments})"
-    if recipe.is_view:
-        unrecorded = f"mark_unrecorded({unrecorded})"
+    asked = " and ".join(
+        f"type({x}) is Tensor and {x}.keys & AUTOGRAD" if len(
+            recipe.guarded) > 1 else f"{x}.keys & AUTOGRAD"
+        for x in recipe.guarded)
     node = "".join(EDGE.format(x=x, i=i) for i, x in enumerate(places))
     node += NODE.format(
         edges=", ".join(f"node{i}, nr{i}" for i in range(len(places))),
         saved=joint.join(text + "," * (len(saved) == 1) for text in saved))
     several = recipe.outputs != ["result"]
     return (PREPARE.format(arguments=arguments, node=node),
-            RUN.format(arguments=arguments, node=node, guard=(
-                GUARD.format(
-                x=known[0], unrecorded=unrecorded) if recipe.alone else ""),
-                attach=(
+            RUN.format(arguments=arguments, node=node, guard=GUARD.format(
+                asked=asked, arguments=arguments) if asked else "", attach=(
                 ATTACH_ALL if several else ATTACH).format(
                     save=f"node.saved += {SAVE.format(x='result')},"
                     if recipe.results else "pass")))
@@ -680,10 +677,10 @@ def make_prepare(kind):
     return prepare
 """
 GUARD = """
-        if not (mode.enabled and {x}.keys & AUTOGRAD):
-            return {unrecorded}"""
+        if not (mode.enabled and {asked}):
+            return otherwise({arguments})"""
 RUN = """
-def make_run(kind, mode, kernel):
+def make_run(kind, mode, kernel, otherwise=None):
     def run({arguments}):{guard}{node}
         result = kernel({arguments}){attach}
         return result
@@ -791,9 +788,7 @@ class OperatorNode(Node):
 RECORD = """
 def make(kernel, mode, run_for, runs):
     def recorded({arguments}):
-        if not mode.enabled:
-            return {call}
-        which = {which}
+        which = mode.enabled and {which}
         if not which:
             return {call}
         try:
@@ -808,14 +803,31 @@ def make(kernel, mode, run_for, runs):
 def record(schema, kernel, formulas):
     """A function that runs the kernel and points the result at a new node.
 
+    If all that may want a gradient does, it is the recipe's `run` itself.
+    """
+    places = places_of(schema, formulas)
+    if schema.arguments[places[0]].type[-1] == "]":
+        return record_some(schema, kernel, formulas)
+    otherwise = kernel
+    if schema.is_view:
+        def otherwise(*args): return mark_unrecorded(kernel(*args))
+    elif len(places) > 1 or sum(
+            a.type.startswith("Tensor") for a in schema.arguments) > 1:
+        otherwise = record_some(schema, kernel, formulas)
+    names = [schema.arguments[i].name for i in places]
+    return Recipe(schema, formulas, places, names).make_run(
+        kernel, otherwise)
+
+
+def record_some(schema, kernel, formulas):
+    """The same if only some may want one.
+
     It is written for the operator: which arguments may want a gradient is
     known, so that only those are asked. The answers are bits of `which`,
-    one for each argument or tensor in a list, and choose the recipe. An
-    operator with one tensor has one recipe, and it asks itself.
+    one for each argument or tensor in a list, and choose the recipe.
     """
     names = [a.name for a in schema.arguments]
-    places = [i for i, a in enumerate(schema.arguments)
-              if a.name in formulas]
+    places = places_of(schema, formulas)
     lists = [i for i in places if schema.arguments[i].type[-1] == "]"]
     runs = {}
 
@@ -826,16 +838,14 @@ def record(schema, kernel, formulas):
         runs[which] = Recipe(schema, formulas, positions).make_run(kernel)
         return runs[which]
 
-    if is_alone(schema):
-        return Recipe(schema, formulas, places).make_run(kernel)
-    call = f"kernel({', '.join(names)})"
     which = [f"wanted_of({names[i]})" for i in lists] or [
         f"(({x}.keys & AUTOGRAD if type({x}) is Tensor else "
         f"wants_grad({x})) and {1 << bit})"
         for bit, x in enumerate(names[i] for i in places)]
     space = {}
     exec(compile(RECORD.format(
-        arguments=", ".join(names), which=" + ".join(which), call=call),
+        arguments=", ".join(names), which=" | ".join(which),
+        call=f"kernel({', '.join(names)})"),
         f"<record {schema.name}>", "exec"), globals(), space)
     return space["make"](kernel, grad_mode, run_for, runs)
 
@@ -2202,8 +2212,7 @@ def refresh(x):
 
 def record_write(schema, kernel, formulas):
     """Run an in-place kernel; give the tensor its new history."""
-    places = [i for i, a in enumerate(schema.arguments)
-              if a.name in formulas]
+    places = places_of(schema, formulas)
     recipe_for = functools.cache(
         functools.partial(Recipe, schema, formulas))
     needs_old = {i: "self" in Recipe(schema, formulas, (i,)).names

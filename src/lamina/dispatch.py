@@ -1471,6 +1471,7 @@ MODE = add_layer(wrap_mode, 1 << 40)    # above all other layers
 HALVES = (float16, bfloat16)
 AS_THEY_ARE = ("clone", "copy_", "fill_", "_to_copy", "_to_device", "cat",
                "flip", "index", "nan_to_num", "nan_to_num_")
+LISTS = "_foreach_add_",        # which call an operator for each of halves
 
 
 def on_tensors(function, value):
@@ -1538,7 +1539,7 @@ def narrowed(results, dtypes):
 def wrap_half(operator, kernel):
     """The layer that computes half precision in float32."""
     schema = operator.schema
-    if schema.is_view or schema.name in AS_THEY_ARE:
+    if schema.is_view or schema.name in AS_THEY_ARE + LISTS:
         return kernel
 
     def computed(*args):

@@ -2347,8 +2347,8 @@ def meta_nll_loss_backward(grad_output, target, size, *others):
 def left_out(classes, count, ignore_index):
     """Where the class is ignore_index; None if it nowhere is. A class below
     0 is a huge one if its bits are read without a sign."""
-    if not classes.size or (classes.view(np.uint64).max() < count
-                            and not 0 <= ignore_index < count):
+    if not classes.size or not 0 <= ignore_index < count and (
+            np.maximum.reduce(classes.view(np.uint64)) < count):
         return None
     ignored = classes == ignore_index
     check_range(classes[~ignored & ((classes < 0) | (classes >= count))],
@@ -2366,14 +2366,14 @@ def cpu_nll_loss(self, target, reduction, ignore_index):
     if ignored is not None:
         classes = np.where(ignored, 0, classes)
         count -= int(ignored.sum())
-    losses = np.negative(x[np.arange(len(classes)), classes])
+    picked = x[np.arange(len(classes)), classes]
     if ignored is not None:
-        losses[ignored] = 0
+        picked[ignored] = 0
     if reduction == "none":
-        return own(losses.reshape(target.shape), self.dtype)
-    total = np.add.reduce(losses)
+        return own(np.negative(picked).reshape(target.shape), self.dtype)
+    total = 0 - quiet(np.add.reduce, picked)
     if reduction == "mean":
-        total = quiet(np.divide, total, x.dtype.type(count))
+        total = total / x.dtype.type(count) if count else x.dtype.type("nan")
     return own(total, self.dtype)
 
 
@@ -2394,8 +2394,9 @@ def cpu_nll_loss_backward(grad_output, target, size, reduction,
         np.where(ignored, 0, lost))
     if len(size) != 2:
         order = size[:dim] + size[dim + 1:] + size[dim:dim + 1]
-        found = np.moveaxis(found.reshape(order), -1, dim)
-    return own(np.ascontiguousarray(found).reshape(size), grad_output.dtype)
+        found = np.ascontiguousarray(
+            np.moveaxis(found.reshape(order), -1, dim))
+    return own(found, grad_output.dtype)
 
 
 @loss_function

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 
 from lamina.autograd import enable_grad, missing, no_grad, part_of, submodule
 from lamina.broadcasting import quiet
-from lamina.dispatch import array, define, functions, impl, kernel_of, np
+from lamina.dispatch import array, define, functions, impl, np
 from lamina.nn import Module, clear_grad
 from lamina.reductions import vector_norm
 from lamina.storage import float32, float64
@@ -172,7 +172,7 @@ define("_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, "
 @impl("_foreach_add_.List")
 def foreach_add_(self, other, alpha):
     for x, y in zip(self, other):
-        kernel_of("add_.Tensor", x)(x, y, alpha)
+        x.add_(y, alpha=alpha)
 
 
 def add_arrays(self, other, alpha):
@@ -183,7 +183,7 @@ def add_arrays(self, other, alpha):
             np.add(a, np.multiply(b, alpha), a)
             x.storage.version += 1
         else:
-            kernel_of("add_.Tensor", x)(x, y, alpha)
+            x.add_(y, alpha=alpha)
 
 
 @impl("_foreach_add_.List", "cpu")
@@ -191,13 +191,13 @@ def cpu_foreach_add_(self, other, alpha):
     quiet(add_arrays, self, other, alpha)
 
 
-def add_to_each(params, moves, alpha):
-    """params[i] += alpha * moves[i]; in one call, if all are of one kind."""
-    if len({x.keys for x in params}) > 1:
-        for x, y in zip(params, moves):
+def add_to_each(pairs, alpha):
+    """x += alpha * y for all pairs; in one call, if they are of one kind."""
+    if len({x.keys for x, _ in pairs}) > 1:
+        for x, y in pairs:
             x.add_(y, alpha=alpha)
-    elif params:
-        functions["_foreach_add_"](params, moves, alpha=alpha)
+    elif pairs:
+        functions["_foreach_add_"](*map(list, zip(*pairs)), alpha=alpha)
 
 
 class SGD(Optimizer):
@@ -222,9 +222,12 @@ class SGD(Optimizer):
             maximize=maximize))
 
     def update_group(self, group):
-        params = [p for p in group["params"] if p.grad is not None]
-        add_to_each(params, [self.direction(p, p.grad, group)
-                             for p in params], -group["lr"])
+        pairs = [(p, grad) for p in group["params"]
+                 if (grad := p.grad) is not None]
+        if group["momentum"] or group["weight_decay"] or group["maximize"]:
+            pairs = [(p, self.direction(p, grad, group))
+                     for p, grad in pairs]
+        add_to_each(pairs, -group["lr"])
 
     def direction(self, p, grad, group):
         """What a parameter moves against."""
