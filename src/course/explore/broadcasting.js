@@ -179,7 +179,7 @@ const start = (root, {most, presets, error}) => {
     for (let k = 0, n = 0; n < total(shape); k++) {
       const block = blocks.appendChild(make('div', {class: 'cells'}));
       for (let i = 0; i < rows * columns; i++, n++) {
-        block.append(make('div', {class: 'cell', 'data-n': n, text: value(n),
+        block.append(make('div', {class: 'square', 'data-n': n, text: value(n),
           style: `grid-row:${Math.floor(i / columns) + 1};`
             + `grid-column:${i % columns + 1}`}));
       }
@@ -199,7 +199,7 @@ const start = (root, {most, presets, error}) => {
         n => sum(values(unravel(n, seen.shape)))));
   };
   part('both').addEventListener('pointerover', event => {
-    const cell = event.target.closest('.result .cell');
+    const cell = event.target.closest('.result .square');
     if (cell) walked.to(Number(cell.dataset.n) + 1);
   });
 
@@ -221,7 +221,7 @@ const start = (root, {most, presets, error}) => {
     const read = at ? cells(at) : [];
     const mark = (name, n) => {
       const blocks = part('both').querySelector(`.${name} .blocks`);
-      for (const cell of blocks.querySelectorAll('.cell')) {
+      for (const cell of blocks.querySelectorAll('.square')) {
         cell.classList.toggle('at', Number(cell.dataset.n) === n);
       }
       return blocks;
@@ -241,7 +241,7 @@ const start = (root, {most, presets, error}) => {
   };
   const walked = walk(root, {
     last: () => seen.error ? 0 : total(seen.shape), show, play: true,
-    names: ['All elements', 'One element back', 'Next element',
+    names: ['First: all elements', 'One element back', 'Next element',
             'Last element'],
     place: (at, last) => at ? `Element ${at} of ${last}` : 'All elements'});
 

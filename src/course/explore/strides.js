@@ -137,7 +137,7 @@ const start = (root, {cells, most, errors, names, presets}) => {
     make('div', {class: 'view'},
          make('p', {class: 'heading', text: 'The view'}), blocks));
   for (let i = 0; i < cells; i++) {
-    memory.append(make('div', {class: 'cell'},
+    memory.append(make('div', {class: 'square'},
                        make('b', {text: i}), make('span')));
   }
 
@@ -150,7 +150,7 @@ const start = (root, {cells, most, errors, names, presets}) => {
         const block = make('div', {class: columns > 6 ? 'cells long'
                                                        : 'cells'});
         for (let i = 0; i < rows * columns; i++) {
-          block.append(make('div', {class: 'cell', style:
+          block.append(make('div', {class: 'square', style:
             `grid-row:${Math.floor(i / columns) + 1};`
             + `grid-column:${i % columns + 1}`}));
         }
@@ -204,7 +204,7 @@ const start = (root, {cells, most, errors, names, presets}) => {
       cell.lastChild.textContent = shown.length > 3
         ? `${shown[0]} ... ${shown.at(-1)}` : shown.join(', ');
     });
-    all('.view .cell').forEach((cell, k) => {
+    all('.view .square').forEach((cell, k) => {
       paint(cell, k < step ? k : undefined, !whole && k === step - 1);
       cell.textContent = k < step ? places[k].cell : '';
     });
@@ -217,8 +217,8 @@ const start = (root, {cells, most, errors, names, presets}) => {
 
   const walked = walk(root, {
     last: () => seen.places?.length ?? 0, show, play: true,
-    names: ['Read nothing yet', 'One read back', 'Read the next cell',
-            'Read all'],
+    names: ['First: nothing is read', 'One read back', 'Next cell is read',
+            'Last: all are read'],
     place: (at, last) => `Read ${at} of ${last}`});
 
   const changed = () => {
