@@ -7,8 +7,8 @@ import * as store from './store.js';
 /**
  * state: 'new', 'waiting', 'running', 'done' or 'failed'. number: in which
  * place it ran, or null. What the reader does comes as events: 'run',
- * 'run-and-go-on', 'stop'; words for the status line as 'say', for screen
- * readers alone as 'announce'.
+ * 'run-and-go-on', 'stop', 'numpy'; words for the status line as 'say', for
+ * screen readers alone as 'announce'.
  */
 export class Cell extends EventTarget {
   state = 'new';
@@ -24,7 +24,9 @@ export class Cell extends EventTarget {
     this.id = node.dataset.cell;
     this.index = index;
     this.key = `edit:${chapter}/${this.id}`;
-    this.reason = node.dataset.reason ?? '';
+    const reason = node.dataset.reason ?? '';
+    this.needsNumPy = /NumPy|matplotlib/.test(reason);
+    this.reason = this.needsNumPy ? '' : reason;    // why it never runs here
     this.raises = node.classList.contains('tag_raises-exception');
     this.input = node.querySelector('.cell_input');
     this.pre = this.input.querySelector('pre');
@@ -77,6 +79,9 @@ export class Cell extends EventTarget {
       this.editButton = button('Edit', () => this.edit(),
         {'aria-label': `Edit ${this.name}`});
       this.tools.append(this.runButton, this.editButton, this.stateMark);
+      if (this.needsNumPy)
+        this.tools.append(element('span', {class: 'live-reason'},
+          this.node.dataset.reason));
       asToolbar(this.tools);
       this.pre.addEventListener('click', event => this.#click(event));
     }
@@ -142,6 +147,10 @@ export class Cell extends EventTarget {
         append(area, output);
       },
       finish: show,
+      offerNumPy: () => area.append(element('p', {class: 'live-offer'},
+        'NumPy and matplotlib are no part of this page. ',
+        button('Get them from another machine',
+          () => this.dispatchEvent(new Event('numpy'))))),
     };
   }
 

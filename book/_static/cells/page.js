@@ -50,6 +50,7 @@ function live() {
       next.runButton.focus();
     });
     cell.addEventListener('stop', () => runner.stop());
+    cell.addEventListener('numpy', getNumPy);
     cell.addEventListener('say', event => {
       bar.show(cell);
       bar.say(event.detail);
@@ -87,6 +88,7 @@ function live() {
       await python.numpy();
       bar.say('NumPy and matplotlib are here. The chapter begins again: '
         + 'press Run.');
+      document.documentElement.classList.add('has-numpy');
     } catch (error) {
       bar.say(error.message);
     } finally {

@@ -14,6 +14,7 @@ export class Python extends EventTarget {
   #waiting = new Map();
   #last = 0;
   state = 'off';           // or 'starting', 'on'
+  hasNumPy = false;
 
   constructor(chapter) {
     super();
@@ -39,6 +40,8 @@ export class Python extends EventTarget {
       this.#fail(error);
       throw error;
     }
+    // It was asked for once; another start does not lose it.
+    if (this.hasNumPy) this.hasNumPy = (await this.#ask({op: 'numpy'})).ok;
     this.state = 'on';
   }
 
@@ -55,6 +58,7 @@ export class Python extends EventTarget {
   async numpy() {
     const answer = await this.#request({op: 'numpy'});
     if (!answer.ok) throw new Error(answer.text);
+    this.hasNumPy = true;
     this.dispatchEvent(new Event('afresh'));
   }
 

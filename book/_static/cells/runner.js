@@ -35,11 +35,15 @@ export class Runner extends EventTarget {
     return this.#isWorking;
   }
 
+  #canRun(cell) {
+    return !cell.reason && (!cell.needsNumPy || this.python.hasNumPy);
+  }
+
   /** The cells above that never ran. What only checks an exercise makes
    * nothing that others need. */
   #above(cell) {
     return this.cells.slice(0, this.cells.indexOf(cell)).filter(c =>
-      c.state === 'new' && !c.reason && !c.checks);
+      c.state === 'new' && this.#canRun(c) && !c.checks);
   }
 
   /** Run a cell, and before it the cells above that have not run. */
@@ -61,7 +65,8 @@ export class Runner extends EventTarget {
   }
 
   runAll() {
-    const all = this.cells.filter(c => c.state === 'new' && !c.reason);
+    const all = this.cells.filter(
+      c => c.state === 'new' && this.#canRun(c));
     if (all.length)
       this.#add(all.map(c => ({cell: c})),
         `Running ${plural(all.length, 'cell')}, to the end of the chapter`);
@@ -113,7 +118,8 @@ export class Runner extends EventTarget {
       this.say(error instanceof Stopped
         ? 'Stopped. What the cells had made is gone; the next Run begins '
           + 'again with the cells above.'
-        : `Python could not go on: ${error.message}. Press Run to try again.`);
+        : `Python could not go on: ${error.message.replace(/\.$/, '')}. `
+          + 'Press Run to try again.');
     } finally {
       this.#now = null;
       this.#isWorking = this.#isStopping = false;
@@ -133,7 +139,7 @@ export class Runner extends EventTarget {
 
   async #run({cell}) {
     let error = null;
-    const {area, add, finish} = cell.receiver();
+    const {area, add, finish, offerNumPy} = cell.receiver();
     this.#verdict = null;
     cell.begin();
     const done = await this.python.run(cell.id, cell.text, cell.name,
@@ -143,10 +149,13 @@ export class Runner extends EventTarget {
       });
     finish();
     if (this.#verdict) area.prepend(verdictHead(this.#verdict));
-    cell.end(++this.#count, !done.ok);
+    if (error?.ename === 'ModuleNotFoundError'
+        && /'(numpy|matplotlib)/.test(error.evalue)) offerNumPy();
+    const failed = !done.ok && !cell.raises;
+    cell.end(++this.#count, failed);
     const took = `${(done.seconds ?? 0).toFixed(1)} s`;
     const name = cell.name[0].toUpperCase() + cell.name.slice(1);
-    if (done.ok || cell.raises)
+    if (!failed)
       return {words: this.#verdict ? this.#verdictWords()
         : `${name} ran in ${took}.`};
     const left = this.#queue.length;

@@ -1,7 +1,7 @@
 // The line below a chapter's title: what runs, what was passed, where you
 // were.
 
-import {button, element} from './dom.js';
+import {button, element, plural} from './dom.js';
 import * as progress from './progress.js';
 import * as store from './store.js';
 
@@ -66,7 +66,7 @@ export class Top {
   async #takeIn(file) {
     try {
       const count = progress.takeIn(await file.files[0].text());
-      this.note.textContent = `Imported ${count} exercises.`;
+      this.note.textContent = `Imported ${plural(count, 'exercise')}.`;
     } catch (error) {
       this.note.textContent = error.message;
     }
