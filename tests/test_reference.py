@@ -15,19 +15,22 @@ ROOT = reference.ROOT
 
 
 def listed():
-    """The names of each entry that the pages of book/api list."""
-    found = []
-    for path in sorted((ROOT / 'book/api').glob('*.md')):
-        for body in re.findall(r'^```\{lamina-api\}\n(.*?)^```',
-                               path.read_text('utf-8'), re.M | re.S):
-            found += [line.split() for line in body.splitlines() if line]
-    return found
+    """(names, note) of each entry that the pages of book/api list."""
+    return [entry for path in sorted((ROOT / 'book/api').glob('*.md'))
+            for entry in reference.listed(path.read_text('utf-8'))]
 
 
 def test_the_pages_list_every_name_once():
-    names = [name for line in listed() for name in line]
+    names = [name for line, _ in listed() for name in line]
     assert sorted(names) == sorted(set(names))
     assert set(names) == set(reference.entries())
+
+
+def test_a_note_stands_where_there_is_no_docstring():
+    for (first, *_), note in listed():
+        entry = reference.entries()[first]
+        said = [o.doc for o in entry.operators] or [entry.doc]
+        assert bool(note) != all(said), first
 
 
 def test_every_name_is_an_entry():
@@ -94,7 +97,7 @@ def test_every_entry_has_a_cell_that_names_it():
 
 def test_every_entry_has_an_example():
     examples = reference.examples()
-    firsts = {line[0] for line in listed()}
+    firsts = {line[0] for line, _ in listed()}
     assert sorted(firsts - set(examples)) == []
     assert sorted(set(examples) - firsts) == [], 'of names that are not there'
 

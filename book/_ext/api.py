@@ -184,10 +184,10 @@ class Entries(SphinxDirective):
         found = []
         for line in self.content:
             if line.strip():
-                found += self.entry(line.split())
+                found += self.entry(*reference().read_line(line))
         return found
 
-    def entry(self, names):
+    def entry(self, names, note):
         known = reference().entries()
         wrong = [name for name in names if name not in known]
         if wrong:
@@ -205,13 +205,14 @@ class Entries(SphinxDirective):
         for entry in entries:
             self.signatures(node, index, entry)
         content = addnodes.desc_content()
+        content += parsed(self, linked(note))
         for entry in entries:
-            content += self.description(entry, len(entries) > 1)
+            content += self.description(entry)
         content += self.example(first)
         if first.kind == 'class' and first.name != 'Tensor':
             content += self.members(first, index)
         node += content
-        node['api'] = names
+        node['api'], node['note'] = names, note
         return [index, node]
 
     def signatures(self, node, index, entry):
@@ -230,7 +231,7 @@ class Entries(SphinxDirective):
             if n == 0:
                 for name in entry.names:
                     self.register(sign, index, name, entry.kind)
-                sign += self.source(entry)
+                sign.insert(0, self.source(entry))
             node += sign
 
     def register(self, sign, index, name, kind):
@@ -256,7 +257,7 @@ class Entries(SphinxDirective):
                     f'chapter {number}', classes=['api-source'],
                     label=f'{entry.name} is defined in chapter {number}')
 
-    def description(self, entry, several):
+    def description(self, entry):
         if entry.kind != 'operator':
             text = inspect.cleandoc(entry.doc)
             box = [self.names_beside(entry)] if len(entry.names) > 1 else []
@@ -305,8 +306,9 @@ class Entries(SphinxDirective):
                                 for d in api.devices_of(o))
         box += fact('Devices', nodes.Text(', '.join(devices) or (
             'all: it is written in other operators')))
-        said = list(dict.fromkeys(
-            api.derivative_of(o) for o in entry.operators))
+        said = dict.fromkeys(map(api.derivative_of, entry.operators))
+        if len(said) > 1:       # a form that only calls another one
+            said.pop(api.WRITTEN, None)
         parts = []
         for text in said:
             parts += [nodes.Text('; ')] * bool(parts)
@@ -463,7 +465,7 @@ def write_summaries(app, doctree):
                 body += nodes.row(
                     '', nodes.entry('', nodes.paragraph('', '', *names)),
                     nodes.entry('', nodes.paragraph(
-                        '', '', *marked(entries[0]))))
+                        '', '', *marked(entries[0], desc['note']))))
         group = nodes.tgroup('', nodes.colspec(colwidth=30),
                              nodes.colspec(colwidth=70), body, cols=2)
         place.replace_self(nodes.table('', group,
@@ -479,10 +481,10 @@ def shortened(name, *owners):
     return name
 
 
-def marked(entry):
+def marked(entry, note):
     """The first sentence of an entry, its code marked."""
     arguments = [a.name for o in entry.operators for a in o.schema.arguments]
-    text = linked(first_line(entry), arguments)
+    text = linked(note or first_line(entry), arguments)
     text = re.sub(r'\{py:obj\}`(.+?) <.+?>`', r'`\1`', text)
     return [code(piece) if n % 2 else nodes.Text(piece)
             for n, piece in enumerate(text.split('`')) if piece]
@@ -633,6 +635,119 @@ def link_cells(app, doctree, docname):
         node.insert(0, mark)
 
 
+# ---- from a chapter's words to the glossary ------------------------------
+
+GLOSSARY = 'book/glossary'
+# Where no word is a link: there it is a name, or already one.
+NO_TERMS = (nodes.reference, nodes.literal, nodes.math, nodes.title,
+            nodes.raw, nodes.rubric, nodes.term, addnodes.pending_xref)
+
+
+# Words whose forms are not made by the rules of word_forms.
+FORMS = {
+    'backward': '[Bb]ackward',              # and not: read it backwards
+    'contiguous': '[Cc]ontiguous',
+    'leaf': '[Ll]eaf|(?<=the )leaves|(?<=all )leaves',   # nor: it leaves
+    'logits': '[Ll]ogits?',
+}
+
+
+def word_forms(term):
+    """A pattern of a term's singular and plural, capitalised or not."""
+    if term in FORMS:
+        return FORMS[term]
+    word = re.escape(term).replace(r'\ ', r'\s+')
+    if term[0].islower():
+        word = f'[{term[0]}{term[0].upper()}]{word[1:]}'
+    if re.search('[^aeiou]y$', term):
+        return f'{word}|{word[:-1]}ies'
+    return word + ('(?:es)?' if term.endswith(('s', 'x', 'ch')) else 's?')
+
+
+@cache
+def term_pattern(terms):
+    """One pattern for all terms, longer ones first, and not in a word."""
+    parts = [f'(?P<t{n}>{word_forms(term)})' for n, term in sorted(
+        enumerate(terms), key=lambda pair: -len(pair[1]))]
+    return re.compile(rf"(?<![\w`.'-])(?:{'|'.join(parts)})(?![\w-])")
+
+
+@cache
+def glossary(env):
+    """{term: (anchor, what it means)}, from the page's own tree."""
+    found = {}
+    for item in env.get_doctree(GLOSSARY).findall(
+            nodes.definition_list_item):
+        meaning = item[-1].astext().partition(' Built in chapter')[0]
+        for term in item.findall(nodes.term):
+            found[term.astext()] = term['ids'][0], ' '.join(meaning.split())
+    return found
+
+
+def has_terms(docname):
+    return docname.startswith('chapters/') or docname in (
+        'book/pytorch-map', 'book/contribute-pytorch', 'book/play',
+        'book/where-lamina-differs')
+
+
+def link_terms(app, doctree, docname):
+    """Lead from the first use of each term on a page to the glossary."""
+    if not has_terms(docname) or GLOSSARY not in app.env.found_docs or (
+            app.builder.format != 'html'):
+        return
+    known = glossary(app.env)
+    terms = tuple(known)
+    pattern, used = term_pattern(terms), set()
+    for paragraph in list(doctree.findall(nodes.paragraph)):
+        if inside(paragraph, (nodes.container, *NO_TERMS), doctree):
+            continue
+        for text in list(paragraph.findall(nodes.Text)):
+            if not inside(text, NO_TERMS, paragraph):
+                found = list(cut_up(str(text), pattern, terms, known, used))
+                if len(found) > 1:
+                    text.parent.replace(text, found)
+
+
+def inside(node, kinds, top):
+    """Whether a node stands in one of those kinds, below `top`."""
+    while node is not top:
+        if isinstance(node, kinds):
+            return True
+        node = node.parent
+    return False
+
+
+def cut_up(text, pattern, terms, known, used):
+    """A text in pieces: words, and links for terms that are new."""
+    done = 0
+    for match in pattern.finditer(text):
+        term = terms[int(match.lastgroup[1:])]
+        anchor, meaning = known[term]
+        if anchor in used or not is_meant(term, text, match):
+            continue
+        used.add(anchor)
+        yield nodes.Text(text[done:match.start()])
+        yield link(GLOSSARY, anchor, match[0], classes=['term-link'],
+                   reftitle=meaning)
+        done = match.end()
+    yield nodes.Text(text[done:])
+
+
+# What stands before a word where it means something else.
+OTHER_SENSES = {
+    'loss': 'lays the',                 # of digits
+    'module': 'Python|same|in a|The',   # a file of code
+    'recipe': 'the',                    # in general
+    'tangent': 'from its',              # a line beside a curve
+}
+
+
+def is_meant(term, text, match):
+    other = OTHER_SENSES.get(term)
+    return not (other and re.search(rf'\b(?:{other})\s+$',
+                                    text[:match.start()]))
+
+
 # ---- the general index, in the contents -----------------------------------
 
 def list_index(app, doctree):
@@ -669,6 +784,7 @@ def setup(app):
     app.connect('doctree-read', list_index, priority=400)
     app.connect('doctree-resolved', write_names, priority=400)
     app.connect('doctree-resolved', link_cells, priority=400)
+    app.connect('doctree-resolved', link_terms, priority=450)
     app.connect('doctree-resolved', resolve_links, priority=600)
     app.connect('env-check-consistency', check_all_names)
     app.connect('html-page-context', load_on_pages)

@@ -184,6 +184,23 @@ def namespaces():
             getattr(lamina, n, None), types.ModuleType))
 
 
+def listed(text):
+    """The entries of a page: a list of (names, note), from its Markdown.
+
+    A line is `name name: note`; the note is for what has no docstring.
+    """
+    found = []
+    for body in re.findall(r"^```\{lamina-api\}\n(.*?)^```", text,
+                           re.M | re.S):
+        found += map(read_line, filter(str.strip, body.splitlines()))
+    return found
+
+
+def read_line(line):
+    names, _, note = line.partition(":")
+    return names.split(), note.strip()
+
+
 # ---- operators ------------------------------------------------------------
 
 @functools.cache
@@ -230,13 +247,16 @@ def devices_of(operator):
     return [*found, *["sparse_coo"] * sparse]
 
 
+WRITTEN = "that of the operators it is written in"
+
+
 def derivative_of(operator):
     """What chapter 8's table says of an operator, in words."""
     formulas = library().derivatives.get(operator.schema.full_name)
     if formulas:
         return "for " + ", ".join(f"`{name}`" for name in formulas)
     if formulas is None and operator.composite:
-        return "that of the operators it is written in"
+        return WRITTEN
     return "none"
 
 
@@ -325,6 +345,15 @@ def line_of(thing):
 
 def place_of(entry):
     """The cell that defines an entry, and word for word names it."""
+    return places()[entry.name]
+
+
+@functools.cache
+def places():
+    return {entry.name: find_place(entry) for entry in entries().values()}
+
+
+def find_place(entry):
     word = entry.name.rpartition(".")[2]
     if entry.kind == "operator":
         schema = entry.operators[0].schema
@@ -357,6 +386,7 @@ def place_of(entry):
     raise LookupError(f"no exported cell defines {entry.name}")
 
 
+@functools.cache
 def code_of(source):
     """A cell without its docstrings and comments."""
     tree = ast.parse(source)
