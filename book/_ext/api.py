@@ -4,14 +4,12 @@
   library itself knows: signature, forms, devices, derivative, example;
 - `{lamina-summary}` is the table of a page's entries, `{lamina-names}` the
   list of all names, `{lamina-commands}` what `course` understands;
-- every exported cell of a chapter gets an anchor, and its mark leads to the
-  entry of what it defines;
+- the mark of a chapter's exported cell leads to the entry of what it defines;
 - a chapter's first use of a word of the glossary leads there.
 """
 
 import html
 import inspect
-import json
 import re
 import sys
 from functools import cache
@@ -581,21 +579,6 @@ def check_all_names(app, env):
 
 # ---- from a chapter's cell to the reference -------------------------------
 
-def mark_cells(app, doctree):
-    """Give every exported cell an anchor, and a mark that will lead to the
-    entry of what it defines."""
-    docname = app.env.docname
-    if not docname.startswith('chapters/'):
-        return
-    cells = json.loads((Path(app.srcdir) / f'{docname}.ipynb').read_text(
-        'utf-8'))['cells']
-    for node in doctree.findall(nodes.container):
-        if 'tag_export' not in node.get('classes', ()):
-            continue
-        cell = cells[node['cell_index']]
-        node['ids'].append(f'cell-{cell["id"]}')
-
-
 @cache
 def entries_of_cells():
     """{(chapter, cell's id): entries that it defines, in order}."""
@@ -615,9 +598,9 @@ def link_cells(app, doctree, docname):
     module = chapter[3:]
     page, objects = PAGES + module, app.env.get_domain('py').objects
     for node in doctree.findall(nodes.container):
-        if 'tag_export' not in node.get('classes', ()) or not node['ids']:
+        if 'tag_export' not in node.get('classes', ()):
             continue
-        id = node['ids'][-1].removeprefix('cell-')
+        id = node['ids'][0].removeprefix('cell-')   # given by live.py
         entries = [e for e in entries_of_cells().get((chapter, id), ())
                    if f'lamina.{e.name}' in objects]
         if entries:
@@ -780,7 +763,6 @@ def setup(app):
     app.add_css_file('api.css')
     app.connect('env-get-outdated', reference_is_outdated)
     app.connect('doctree-read', write_summaries)
-    app.connect('doctree-read', mark_cells)
     app.connect('doctree-read', list_index, priority=400)
     app.connect('doctree-resolved', write_names, priority=400)
     app.connect('doctree-resolved', link_cells, priority=400)
