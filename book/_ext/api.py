@@ -203,7 +203,7 @@ class Entries(SphinxDirective):
         for entry in entries:
             self.signatures(node, index, entry)
         content = addnodes.desc_content()
-        content += parsed(self, linked(note))
+        content += parsed(self, linked(note, first))
         for entry in entries:
             content += self.description(entry)
         content += self.example(first)
@@ -259,15 +259,13 @@ class Entries(SphinxDirective):
         if entry.kind != 'operator':
             text = inspect.cleandoc(entry.doc)
             box = [self.names_beside(entry)] if len(entry.names) > 1 else []
-            return parsed(self, linked(text)) + box
+            return parsed(self, linked(text, entry)) + box
         found, docs = [], {}
         for operator in entry.operators:
             docs.setdefault(inspect.cleandoc(operator.doc),
                             []).append(operator)
         for doc, operators in docs.items():
-            arguments = [a.name for o in operators
-                         for a in o.schema.arguments]
-            found += parsed(self, linked(doc, arguments))
+            found += parsed(self, linked(doc, entry))
             found.append(nodes.paragraph('', '', *(
                 part for o in operators for part in
                 (code(str(o.schema)), nodes.Text('\n'))),
@@ -281,7 +279,7 @@ class Entries(SphinxDirective):
         return box
 
     def facts(self, entry):
-        box = nodes.bullet_list(classes=['api-facts'])
+        api, box = reference(), nodes.bullet_list(classes=['api-facts'])
         names = [n for n in entry.names if not n.startswith('Tensor.')]
         methods = [n for n in entry.names if n.startswith('Tensor.')]
         forms = [code(f'lamina.{entry.name}')]
@@ -294,12 +292,14 @@ class Entries(SphinxDirective):
                 not f.schema.name.endswith('_') for f in o.forms)
                 for o in entry.operators):
             forms.append(code('out='))
+        forms += [code(api.signs()[o.schema.full_name])
+                  for o in entry.operators
+                  if o.schema.full_name in api.signs()]
         box += fact('Forms', *spread(forms))
         rest = [n for n in names if n.rstrip('_') != own
                 and n != entry.name and not n.endswith('_')]
         if rest:
             box += fact('Also', *spread(code(f'lamina.{n}') for n in rest))
-        api = reference()
         devices = dict.fromkeys(d for o in entry.operators
                                 for d in api.devices_of(o))
         box += fact('Devices', nodes.Text(', '.join(devices) or (
@@ -343,7 +343,7 @@ class Entries(SphinxDirective):
             self.register(sign, index, f'{entry.name}.{name}', kind)
             node += sign
             content = addnodes.desc_content()
-            content += parsed(self, linked(inspect.getdoc(raw)))
+            content += parsed(self, linked(inspect.getdoc(raw), entry))
             node += content
             found.append(node)
         return found
@@ -390,26 +390,47 @@ WORDS = re.compile(
 FORMULA = re.compile(r'[-+*/@<>=!&|^]|\w\(')
 
 
-def linked(text, arguments=()):
+def linked(text, entry):
     """A docstring as Markdown: its code is marked as such, and leads to
     the entry of what it names."""
-    known = reference().by_name()
-
     def mark(match):
         text = match[0].strip('`')
-        name = text.removeprefix('lamina.').partition('(')[0]
-        if name in known and not match['quoted']:
-            return f'{{py:obj}}`{text} <lamina.{name}>`'
-        return f'`{text}`'
+        name = re.fullmatch(r'(?:lamina\.)?([\w.]+)(\([\w, =*]*\))?', text)
+        target = name and not match['quoted'] and named(name[1], entry)
+        return f'{{py:obj}}`{text} <lamina.{target}>`' if target else (
+            f'`{text}`')
 
     lines = text.split('\n')
-    first = lines[0].rstrip('.;')
-    words = re.findall(r'[A-Za-z_]\w*', first)
-    if (words and FORMULA.search(first) and '`' not in first
-            and all(w in arguments or w in FORMULA_WORDS for w in words)):
-        lines[0] = f'`{first}`{lines[0][len(first):]}'
+    length = formula(lines[0], [
+        a.name for o in entry.operators for a in o.schema.arguments])
+    if length:
+        lines[0] = f'`{lines[0][:length]}`{lines[0][length:]}'
     return '\n'.join(line if line.startswith('    ')
                      else WORDS.sub(mark, line) for line in lines)
+
+
+def named(name, entry):
+    """The entry that a docstring means by a name; None is none, or itself."""
+    owners = [entry.name.rpartition('.')[0] + '.']
+    if entry.name.startswith('nn.'):
+        owners.append('nn.functional.')
+    for owner in [*owners, '']:
+        found = reference().by_name().get(owner.lstrip('.') + name)
+        if found and found is not entry:
+            return found.name
+    return None
+
+
+def formula(line, arguments):
+    """How much of a line, from its start, is a formula: `self + other`."""
+    for end in '.', ';', ',':
+        part = line.rpartition(end)[0] if end == '.' else (
+            line.partition(end)[0])
+        words = re.findall(r'[A-Za-z_]\w*', part)
+        if (words and FORMULA.search(part) and '`' not in part
+                and all(w in arguments or w in FORMULA_WORDS for w in words)):
+            return len(part)
+    return 0
 
 
 FORMULA_WORDS = {'exp', 'log', 'log2', 'sqrt', 'sin', 'cos', 'pi', 'n',
@@ -481,8 +502,7 @@ def shortened(name, *owners):
 
 def marked(entry, note):
     """The first sentence of an entry, its code marked."""
-    arguments = [a.name for o in entry.operators for a in o.schema.arguments]
-    text = linked(note or first_line(entry), arguments)
+    text = linked(note or first_line(entry), entry)
     text = re.sub(r'\{py:obj\}`(.+?) <.+?>`', r'`\1`', text)
     return [code(piece) if n % 2 else nodes.Text(piece)
             for n, piece in enumerate(text.split('`')) if piece]
@@ -493,16 +513,23 @@ class names_list(nodes.General, nodes.Element):
 
 
 class Names(SphinxDirective):
+    """All names, or those of a class that are entries of other pages."""
+
+    optional_arguments = 1
+
     def run(self):
-        return [names_list()]
+        return [names_list(owner=self.arguments[0] if self.arguments else '')]
 
 
 def write_names(app, doctree, docname):
     """All names from A to Z, each a link."""
     for place in list(doctree.findall(names_list)):
         objects = app.env.get_domain('py').objects
-        letters = {}
-        for name in reference().by_name():
+        letters, owner = {}, place['owner']
+        for name, entry in reference().by_name().items():
+            if owner and (not name.startswith(owner + '.')
+                          or entry.name.startswith(owner + '.')):
+                continue
             word = name.rpartition('.')[2]
             letters.setdefault(word[0].upper(), []).append(
                 (word.lower(), len(name), name))
@@ -515,7 +542,8 @@ def write_names(app, doctree, docname):
                 if found is None:       # the builder has warned
                     continue
                 items += nodes.list_item('', nodes.paragraph('', '', link(
-                    found.docname, found.node_id, code(name))))
+                    found.docname, found.node_id,
+                    code(shortened(name, owner)) if owner else code(name))))
             box += items
         place.replace_self(box)
 

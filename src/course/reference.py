@@ -247,6 +247,25 @@ def devices_of(operator):
     return [*found, *["sparse_coo"] * sparse]
 
 
+SIGNS = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//",
+    "mod": "%", "pow": "**", "matmul": "@", "and": "&", "or": "|", "xor": "^",
+    "lshift": "<<", "rshift": ">>", "eq": "==", "ne": "!=", "lt": "<",
+    "le": "<=", "gt": ">", "ge": ">="}
+
+
+@functools.cache
+def signs():
+    """{operator's full name: how it is written with a sign}."""
+    tensor, found = library().Tensor, {"bitwise_not": "~x", "getitem": "x[i]",
+                                       "index.Tensor": "x[i]"}
+    for name, text in {"neg": "-x", "pos": "+x", "abs": "abs(x)", **{
+            name: f"x {sign} y" for name, sign in SIGNS.items()}}.items():
+        operator = getattr(tensor, f"__{name}__").operator
+        found[operator.schema.full_name] = text
+    return found
+
+
 WRITTEN = "that of the operators it is written in"
 
 
