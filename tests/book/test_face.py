@@ -286,3 +286,9 @@ def test_a_menu_is_worked_by_keyboard(reader):
     reader.page.keyboard.press('Escape')
     assert not items.first.is_visible()
     assert summary.evaluate('item => item === document.activeElement')
+
+
+def test_what_no_page_asks_for_is_not_in_the_book(html):
+    static = html / '_static'
+    assert not [*static.rglob('*.map'), *static.rglob('fontawesome*'),
+                *static.rglob('bootstrap*')]
