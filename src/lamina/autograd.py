@@ -1302,6 +1302,7 @@ threshold_backward = functions["threshold_backward"]
 derivative("threshold_backward", grad_output=lambda grad, self:
            threshold_backward(grad, self))
 
+
 derivative("div.Tensor",
            self=lambda grad, other: grad / other,
            other=lambda grad, self, other: -grad * ((self / other) / other))
