@@ -14,7 +14,7 @@ if not hasattr(lamina, 'optim'):
 
 from course import explore      # noqa: E402
 from course.explore.strides import MOST, PRESETS        # noqa: E402
-from course.explore.surface import recorded     # noqa: E402
+from course.explore.surface import lines, recorded      # noqa: E402
 
 
 def matrix():
@@ -245,6 +245,18 @@ def test_the_lines_lie_where_the_loss_is_what_they_say():
     for x, y in starts:
         height = bowl(int(x) / 100 - 5, 2.5 - int(y) / 100)
         assert min(abs(math.log(height / level)) for level in levels) < 0.2
+
+
+def test_lines_are_whole():
+    hill = [[0, 0, 0, 0], [0, 2, 2, 0], [0, 0, 0, 0]]
+    ring, = lines(hill, 1)
+    assert ring[0] == ring[-1] and len(ring) == 7
+    assert set(ring) == {(0.5, 1), (0.5, 2), (1, 2.5), (1.5, 2), (1.5, 1),
+                         (1, 0.5)}
+    across, = lines([[0, 0], [4, 4]], 1)
+    assert across in ([(0.25, 0), (0.25, 1)], [(0.25, 1), (0.25, 0)])
+    assert list(lines(hill, 3)) == []
+    assert len(list(lines([[0, 2], [2, 0]], 1))) == 2       # a saddle
 
 
 def test_only_optimisers_whose_rule_the_page_knows():

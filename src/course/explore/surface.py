@@ -105,10 +105,8 @@ def recorded(loss):
     return tape
 
 
-def contours(loss, columns=120, rows=60):
+def contours(loss, columns=100, rows=50):
     """Lines of equal loss, as the data of one SVG path."""
-    import contourpy
-
     def between(ends, n):
         return [ends[0] + (ends[1] - ends[0]) * i / n for i in range(n + 1)]
 
@@ -116,13 +114,47 @@ def contours(loss, columns=120, rows=60):
                for v in between(UP[::-1], rows)]       # the top row first
     low = min(map(min, heights))
     high = max(map(max, heights))
-    found = contourpy.contour_generator(
-        between((0, WIDTH), columns), between((0, HEIGHT), rows), heights)
     path = []
     for k in range(1, CONTOURS + 1):
-        for line in found.lines(low + (high - low) / 2 ** k):
-            points = [(round(x), round(y)) for x, y in line.tolist()]
+        for line in lines(heights, low + (high - low) / 2 ** k):
+            points = [(round(j * WIDTH / columns), round(i * HEIGHT / rows))
+                      for i, j in line]
             path.append("M%d %d" % points[0])
             path += ["l%d %d" % (x - a, y - b) for (a, b), (x, y)
                      in zip(points, points[1:]) if (x, y) != (a, b)]
     return "".join(path)
+
+
+def lines(heights, level):
+    """Where a grid of heights has a level: lists of (row, column).
+
+    Marching squares. A line enters and leaves a square of the grid through
+    two of its edges; squares that share an edge continue each other.
+    """
+    links = {}
+    for i in range(len(heights) - 1):
+        for j in range(len(heights[0]) - 1):
+            corners = (i, j), (i, j + 1), (i + 1, j), (i + 1, j + 1)
+            cut = [(a, b) for a, b in (corners[:2], corners[1::2],
+                                       corners[2:], corners[::2])
+                   if (heights[a[0]][a[1]] > level)
+                   != (heights[b[0]][b[1]] > level)]
+            for one, two in zip(cut[::2], cut[1::2]):
+                links.setdefault(one, []).append(two)
+                links.setdefault(two, []).append(one)
+
+    def place(edge):
+        (i, j), (k, m) = edge
+        here, there = heights[i][j], heights[k][m]
+        share = (level - here) / (there - here)
+        return i + (k - i) * share, j + (m - j) * share
+
+    while links:        # an end first, if there is one left
+        line = [min(links, key=lambda edge: len(links[edge]))]
+        near = links.pop(line[0])
+        while ahead := [edge for edge in near if edge in links]:
+            line.append(ahead[0])
+            near = links.pop(ahead[0])
+        if line[0] in near and len(line) > 2:
+            line.append(line[0])        # it is closed
+        yield [place(edge) for edge in line]
