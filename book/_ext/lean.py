@@ -19,7 +19,10 @@ from pathlib import Path
 import tinycss2
 from docutils import nodes
 from latex2mathml import converter
+from sphinx.util import logging
 from sphinx.util.math import get_node_equation_number
+
+log = logging.getLogger(__name__)
 
 # Of others, in the order in which they apply.
 THEIRS = ('basic.css', 'styles/pydata-sphinx-theme.css',
@@ -28,7 +31,7 @@ THEIRS = ('basic.css', 'styles/pydata-sphinx-theme.css',
 # Nothing on the pages needs these.
 UNUSED = re.compile('pygments|mystnb|togglebutton|toggleHint|toggleOpenOnPrint|design-tabs|'
                     'DOCUMENTATION_OPTIONS|documentation_options')
-PLAIN = re.compile(r'<span class="(?:n|nn|nv|nf-call|p|o|w|x|fm-call)">'
+PLAIN = re.compile(r'<span class="(?:n|nn|nv|p|o|w|x)">'
                    r'([^<]*)</span>')
 EMPTY = re.compile('<span></span>')
 FOLD = re.compile(r'<details class="admonition hide above-input">\s*'
@@ -65,8 +68,19 @@ def mathml(tex, display='inline'):
                   r'(?!<mo|</)', r'\1<mspace width="0.167em"/>', written)
 
 
+def checked(node, tex, display='inline'):
+    """The same, with a warning of what the converter does not know."""
+    written = mathml(tex, display)
+    strange = re.findall(r'\\[A-Za-z]+', written)
+    if strange:
+        log.warning('%s in the formula %r has no MathML here',
+                    ', '.join(strange), tex, location=node)
+    return written
+
+
 def visit_math(self, node):
-    self.body.append(f'<span class="math">{mathml(node.astext())}</span>')
+    written = checked(node, node.astext())
+    self.body.append(f'<span class="math">{written}</span>')
     raise nodes.SkipNode
 
 
@@ -76,7 +90,7 @@ def visit_math_block(self, node):
     for part in parts:
         if '\\\\' in part and '\\begin' not in part:
             part = '\\begin{align}' + part + '\\end{align}'
-        self.body.append(mathml(part, 'block'))
+        self.body.append(checked(node, part, 'block'))
     if node['number']:
         self.body.append('<span class="eqno">('
                          f'{get_node_equation_number(self, node)})')
@@ -93,12 +107,11 @@ def slim(app, pagename, templatename, context, doctree):
     if 'body' in context:
         body = EMPTY.sub('', context['body'])
         context['body'] = FOLD.sub(name_fold, PLAIN.sub(r'\1', body))
-    sheets = [Path(str(css.filename).partition('?')[0]).name
+    sheets = [str(css.filename).partition('?')[0].removeprefix('_static/')
               for css in context['css_files']]
-    theirs = {Path(name).name for name in THEIRS}
     context['sheets'] = ' '.join(
         name for name in dict.fromkeys(sheets)
-        if name not in theirs and not UNUSED.search(name))
+        if name not in THEIRS and not UNUSED.search(name))
     context['css_files'] = []
     scripts = []
     for script in context['script_files']:

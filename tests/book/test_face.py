@@ -15,6 +15,7 @@ from test_browser import Reader
 
 sys.path.insert(0, str(ROOT / 'book' / '_ext'))
 import aids  # noqa: E402
+import lean  # noqa: E402
 
 # Runs in the page; returns {address: bytes} of all that was loaded.
 LOADED = '''() => Object.fromEntries(
@@ -78,6 +79,33 @@ def test_formulas_are_there_without_a_script(html):
     for path in pages(html):
         assert '\\(' not in re.sub(
             '<pre.*?</pre>', '', path.read_text('utf-8'), flags=re.S)
+
+
+def test_formulas_are_mathml(caplog):
+    assert lean.mathml('x < 1') == (
+        '<math><mrow><mi>x</mi><mo>&lt;</mo><mn>1</mn></mrow></math>')
+    assert '<mtext>softmax</mtext>' in lean.mathml('\\mathrm{softmax}(x)')
+    assert 'display="block"' in lean.mathml('x', 'block')
+    # a function is set apart from a number, and not from its parenthesis
+    assert '<mi>cos</mi><mspace' in lean.mathml('\\cos 1')
+    assert '<mi>cos</mi><mo' in lean.mathml('\\cos(1)')
+    lean.checked(None, '\\unheard{x}')
+    assert '\\unheard' in caplog.text
+
+
+def test_a_rule_is_kept_where_it_can_match(tmp_path):
+    sheet = tmp_path / 'sheet.css'
+    sheet.write_text('''/* c */ a.b , .d:hover { color: red; --x: 1; }
+        @media print { p { top: 0 } }
+        @media (min-width: 9px) { p.q { top: var(--y) } .d { left: 0 } }
+        p::before { content: "a ; b" ; }''', 'utf-8')
+    rules = lean.parse(sheet)
+    assert lean.used(rules, {'a', 'p'}, {'d'}) == [
+        '.d:hover{color:red;--x:1;}', '@media (min-width:9px){.d{left:0}}',
+        'p::before{content:"a ; b";}']
+    assert len(lean.used(rules)) == 4
+    assert lean.without_unused_variables('.d{--x:1;--y:2;top:var(--y)}', '') \
+        == '.d{--y:2;top:var(--y)}'
 
 
 def test_a_fold_says_what_is_in_it(reader):
