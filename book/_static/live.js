@@ -11,6 +11,7 @@
     import(new URL('cells/progress.js', from)).then(p => p.showMarks());
     if (top) import(new URL('cells/page.js', from));
   } else if (top) {
+    document.documentElement.classList.add('no-live');
     top.textContent = location.protocol === 'file:'
       ? 'The cells of this page can run in the browser, but not from a file: '
         + 'in the book’s folder, type '

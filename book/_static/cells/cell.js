@@ -24,9 +24,11 @@ export class Cell extends EventTarget {
     this.id = node.dataset.cell;
     this.index = index;
     this.key = `edit:${chapter}/${this.id}`;
-    const reason = node.dataset.reason ?? '';
-    this.needsNumPy = /NumPy|matplotlib/.test(reason);
-    this.reason = this.needsNumPy ? '' : reason;    // why it never runs here
+    const {reason, differs, numpy} = node.dataset;
+    this.isForNumPy = numpy !== undefined;   // what they say is over with it
+    this.needsNumPy = Boolean(reason) && this.isForNumPy;
+    this.reason = this.needsNumPy ? '' : reason ?? '';  // why it never runs
+    this.differs = differs;
     this.raises = node.classList.contains('tag_raises-exception');
     this.input = node.querySelector('.cell_input');
     this.pre = this.input.querySelector('pre');
@@ -72,16 +74,11 @@ export class Cell extends EventTarget {
     this.nameMark = element('span', {class: 'live-name'}, this.name);
     this.stateMark = element('span', {class: 'live-state'});
     this.tools.append(this.nameMark);
-    if (this.reason) {
-      this.tools.append(element('span', {class: 'live-reason'}, this.reason));
-    } else {
+    if (!this.reason) {
       this.runButton = button('', () => this.#press());
       this.editButton = button('Edit', () => this.edit(),
         {'aria-label': `Edit ${this.name}`});
       this.tools.append(this.runButton, this.editButton, this.stateMark);
-      if (this.needsNumPy)
-        this.tools.append(element('span', {class: 'live-reason'},
-          this.node.dataset.reason));
       asToolbar(this.tools);
       this.pre.addEventListener('click', event => this.#click(event));
     }
@@ -284,6 +281,10 @@ export class Cell extends EventTarget {
         this.foot.querySelector('.live-swap').focus();
       }, {class: 'live-swap'}));
     }
+    const hasNumPy = document.documentElement.classList.contains('has-numpy');
+    if (this.differs && this.#output && !this.#output.hidden
+        && !(this.isForNumPy && hasNumPy))
+      parts.push(`This cell ${this.differs}.`);
     this.foot.replaceChildren(...parts.map(part =>
       typeof part === 'string' ? element('span', {}, part) : part));
     this.foot.hidden = !parts.length;
