@@ -6,6 +6,7 @@
 #   PORT=8000                the first port to try
 #   ARGS=...                 more options for pytest
 #   JUDGES=../folder         the programs that `make conformance` runs
+#   CHROMIUM=/path/to/it     the browser that tests the pages and prints them
 #   TORCH=/path/to/python    a Python that has torch and what they need
 
 PORT = 8000
@@ -16,12 +17,14 @@ TORCH =
 
 export PYTHON
 
-.PHONY: help setup book lab test prove conformance facts clean
+.PHONY: help setup book pdf lab test links prove conformance facts clean
 
 help:
 	@echo 'make book    build the book and serve it on this machine'
+	@echo 'make pdf     build the book and print it, with Chromium'
 	@echo 'make lab     open the chapters in JupyterLab'
 	@echo 'make test    run every test, every chapter, the book in a browser'
+	@echo 'make links   follow every link that leaves the book (needs a network)'
 	@echo 'make prove   judge every mutant of the exercises that have changed'
 	@echo 'make setup   make or repair the environment, .venv'
 	@echo 'make clean   remove what was built, .venv included'
@@ -34,11 +37,18 @@ setup:
 book: setup
 	@$(PY) tools/book.py --port $(PORT) --serve $(SERVE)
 
+pdf: setup
+	@$(PY) tools/book.py --serve 0
+	@$(PY) tools/pdf.py
+
 lab: setup
 	@$(PY) -m jupyterlab chapters
 
 test: setup
 	@$(PY) -m pytest $(ARGS)
+
+links: setup
+	@$(PY) tools/links.py
 
 prove: setup
 	@$(PY) -m course prove

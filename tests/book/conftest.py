@@ -1,12 +1,15 @@
 """The book is built once, with warnings as errors, for all of these tests."""
 
 import os
+import re
 import shutil
+import subprocess
+import sys
 import threading
 
 import pytest
 
-from book_build import ROOT, strict_build, tools_book
+from book_build import ROOT, lacking, strict_build, tools_book
 
 
 CHROMIUM = next(filter(None, [
@@ -17,23 +20,28 @@ FLAGS = [
     '--disable-gpu', '--no-first-run', '--disable-background-networking',
     '--disable-component-update', '--disable-sync', '--disable-quic',
     '--disable-dev-shm-usage',
+    # The network is cut off.
+    '--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE localhost ,'
+    ' EXCLUDE 127.0.0.1',
 ]
 
 
 @pytest.fixture(scope='session')
-def browser():
+def chromium():
+    """How playwright launches the browser."""
     if CHROMIUM is None:
-        reason = 'no Chromium on PATH (or CHROMIUM=/path/to/it)'
-        if os.environ.get('CI'):
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
-    from playwright.sync_api import sync_playwright
+        lacking('no Chromium on PATH (or CHROMIUM=/path/to/it)')
     flags = FLAGS
     if hasattr(os, 'geteuid') and os.geteuid() == 0:
         flags = [*FLAGS, '--no-sandbox']
+    return {'executable_path': CHROMIUM, 'args': flags}
+
+
+@pytest.fixture(scope='session')
+def browser(chromium):
+    from playwright.sync_api import sync_playwright
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=flags)
+        browser = playwright.chromium.launch(**chromium)
         yield browser
         browser.close()
 
@@ -60,6 +68,17 @@ def site(html):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f'http://localhost:{server.server_port}/'
         server.shutdown()
+
+
+@pytest.fixture(scope='session')
+def plain_site(html):
+    """The address of the built book, served by a server that is not ours."""
+    with subprocess.Popen(
+            [sys.executable, '-u', '-m', 'http.server', '0', '--bind',
+             '127.0.0.1', '--directory', str(html)], encoding='utf-8',
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+        yield re.search(r'http://[\d.:]+/', server.stdout.readline())[0]
+        server.kill()
 
 
 @pytest.fixture

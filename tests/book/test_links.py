@@ -1,11 +1,14 @@
 """Every link of the built book leads somewhere, and none is loaded from
 elsewhere."""
 
+import json
 import re
 from html.parser import HTMLParser
 from urllib.parse import unquote, urldefrag, urlsplit
 
 import pytest
+
+from book_build import ROOT
 
 # What a browser loads by itself, as opposed to what a reader may follow.
 LOADED = {('script', 'src'), ('img', 'src'), ('source', 'src'),
@@ -104,3 +107,51 @@ def test_nothing_is_loaded_from_elsewhere(html, pages):
 def test_the_pages_are_not_empty(pages):
     assert len(pages) > 15
     assert sum(len(page.links) for page in pages.values()) > 500
+
+
+# ---- links that are not in a page -----------------------------------------
+
+def search_index(html):
+    text = (html / 'searchindex.js').read_text('utf-8')
+    return json.loads(text.removeprefix('Search.setIndex(').removesuffix(')'))
+
+
+def test_what_the_search_finds_is_there(html, pages):
+    index = search_index(html)
+    found = {html / f'{name}.html' for name in index['docnames']}
+    assert found <= set(pages) and len(found) > 30
+    places = [(number, anchor) for kind in ('alltitles', 'indexentries')
+              for entries in index[kind].values()
+              for number, anchor, *_ in entries]
+    for objects in index['objects'].values():
+        for number, _, _, anchor, name in objects:
+            if anchor not in ('', '-'):     # '-' stands for the full name
+                places.append((number, anchor))
+    assert len(places) > 300
+    wrong = [(index['docnames'][number], anchor) for number, anchor in places
+             if anchor and anchor not in
+             pages[html / f'{index["docnames"][number]}.html'].ids]
+    assert wrong == []
+
+
+def test_links_in_drawings(html):
+    drawings = list(html.rglob('*.svg'))
+    assert len(drawings) > 20
+    for path in drawings:
+        text = path.read_text('utf-8')
+        ids = set(re.findall(r'\bid="([^"]*)"', text))
+        for address in re.findall(r'\bhref="([^"]*)"', text):
+            assert address.startswith('data:') or (
+                address.startswith('#') and address[1:] in ids), (
+                f'{path.name}: {address}')
+        assert set(re.findall(r'url\(#([^)]+)\)', text)) <= ids, path.name
+
+
+@pytest.mark.parametrize('name', ['README.md', 'CONTRIBUTING.md'])
+def test_links_on_the_way_in(name):
+    text = (ROOT / name).read_text('utf-8')
+    links = re.findall(r'\]\(([^)\s]+)\)', text)
+    assert links or name != 'README.md'
+    for link in links:
+        if not urlsplit(link).scheme:
+            assert (ROOT / urldefrag(link)[0]).exists(), link

@@ -1,5 +1,6 @@
 """What the text tells a reader to type exists."""
 
+import ast
 import importlib
 import json
 import os
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import codespell_lib
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,3 +120,75 @@ def test_the_example_of_the_readme(capsys):
     assert len(blocks) == 1
     exec(blocks[0], {})
     assert '2' in capsys.readouterr().out
+
+
+# ---- spelling -------------------------------------------------------------
+
+# American words that are British too, or names: a file's, an option's, a
+# parameter's of PyTorch, a word in the title of a paper.
+BRITISH_TOO = {'program', 'programs', 'writable', 'math', 'LICENSE', 'COLOR',
+               'centered', 'maximize', 'Optimization', 'Regularization',
+               'optimization', 'regularization'}
+# What codespell takes for a slip of the pen: a function's parameter, a slip
+# that is made on purpose.
+MEANT = 'fro,alhpa,notin,nd'
+
+
+def words_alone(text):
+    """Markdown without its code, formulas and addresses."""
+    for piece in (r'^(`{3,}|~{3,})[^\n]*\n.*?^\1', r'(`+).+?\1(?!`)',
+                  r'\$\$?[^$]+\$\$?', r'https?://\S+', r'\]\([^)]*\)'):
+        text = re.sub(piece, ' ', text, flags=re.M | re.S)
+    return text
+
+
+def docstrings(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            yield ast.get_docstring(node) or ''
+
+
+def prose():
+    """(name, text) of all that is written in words."""
+    for path in SOURCES + sorted((ROOT / 'book/api').glob('*.md')):
+        yield path.name, words_alone(markdown(path))
+    for path in sorted((ROOT / 'src').rglob('*.py')):
+        yield path.name, words_alone('\n\n'.join(docstrings(path)))
+    from course.exercises import load
+    for item in load():
+        yield item.id, words_alone('\n\n'.join(
+            [item.title, item.statement, *item.hints]))
+
+
+def american():
+    """{'color': 'colour', ...}, from codespell's list of British words."""
+    path = Path(codespell_lib.__file__).with_name('data')
+    path /= 'dictionary_en-GB_to_en-US.txt'
+    pairs = [line.split('->') for line in
+             path.read_text(encoding='utf-8').splitlines()]
+    british = {word for word, _ in pairs}
+    return {theirs.strip(): word for word, list_ in pairs
+            for theirs in list_.split(',')
+            if theirs.strip() and theirs.strip() not in british}
+
+
+def test_the_spelling_is_british():
+    ours = american()
+    assert ours['color'] == 'colour' and ours['initialize'] == 'initialise'
+    wrong = {f'{name}: {word} is spelt {ours[word.lower()]}'
+             for name, text in prose() for word in re.findall(r'\b[A-Za-z]+\b', text)
+             if word.lower() in ours and word not in BRITISH_TOO}
+    assert sorted(wrong) == []
+
+
+def test_no_word_is_misspelt(tmp_path):
+    text = dict(prose())
+    assert len(text) > 100
+    for name, words in {**text, 'proof': 'This is teh proof.'}.items():
+        (tmp_path / f'{name}.txt').write_text(words, encoding='utf-8')
+    done = subprocess.run(
+        [sys.executable, '-m', 'codespell_lib', '-L', MEANT, str(tmp_path)],
+        capture_output=True, encoding='utf-8')
+    wrong = [line.removeprefix(f'{tmp_path}{os.sep}')
+             for line in done.stdout.splitlines()]
+    assert wrong == ['proof.txt:1: teh ==> the'], wrong + [done.stderr]
