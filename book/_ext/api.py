@@ -768,6 +768,15 @@ def list_index(app, doctree):
             tree['entries'].append(('Index', 'genindex'))
 
 
+def name_fold_of_pages(app, pagename, templatename, context, doctree):
+    """Give the fold of the pages below another a name to be heard."""
+    plain = context.get('generate_toctree_html')
+    if plain:
+        context['generate_toctree_html'] = lambda *args, **kwargs: str(
+            plain(*args, **kwargs)).replace(
+                '<summary>', '<summary aria-label="Pages below this one">')
+
+
 def load_on_pages(app, pagename, templatename, context, doctree):
     if pagename.startswith(PAGES):
         app.add_js_file('api.js', loading_method='defer')
@@ -798,5 +807,6 @@ def setup(app):
     app.connect('doctree-resolved', resolve_links, priority=600)
     app.connect('env-check-consistency', check_all_names)
     app.connect('html-page-context', load_on_pages)
+    app.connect('html-page-context', name_fold_of_pages, priority=900)
     return {'version': '1', 'parallel_read_safe': True,
             'parallel_write_safe': True}

@@ -152,6 +152,11 @@ def test_the_pages_are_light(html):
         assert path.stat().st_size < 1_000_000, path.name
 
 
+def test_the_fold_of_the_pages_has_a_name(html):
+    side = (html / 'book/howto.html').read_text('utf-8')
+    assert '<summary aria-label="Pages below this one">' in side
+
+
 # ---- the glossary ---------------------------------------------------------
 
 def glossary(html):
