@@ -3,6 +3,7 @@ can be reached, by keyboard, in words, light and dark, on a telephone."""
 
 import base64
 import functools
+import importlib.util
 import itertools
 import sys
 import zlib
@@ -14,6 +15,7 @@ import pytest
 import lamina
 from lamina.strides import is_row_major, offsets, row_major
 
+from book_build import ROOT
 from course.explore.surface import MOMENTA, RATES, STARTS, STEPS
 from course.explore.broadcasting import MOST as SHAPES
 from course.explore.strides import MOST
@@ -486,3 +488,29 @@ def test_a_click_sets_the_start(page):
                      box['y'] + 0.11 * box['height'])
     page.get_by_role('button', name='First step').click()
     assert words(page).startswith('Start: at (3, 2)')
+
+
+# --- the page that shows them all ------------------------------------------
+
+def extension():
+    path = ROOT / 'book' / '_ext' / 'play.py'
+    spec = importlib.util.spec_from_file_location('lamina_play', path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_shows_what_the_chapters_have_put_out():
+    play = extension()
+    text = (ROOT / 'book' / 'play.md').read_text(encoding='utf-8')
+    marks = play.MARK.findall(text)
+    assert len(marks) == text.count('<!-- explorer') == 6
+    for chapter, cell in marks:
+        assert play.output(chapter, cell).startswith(
+            '<div class="lamina-play')
+    source = [text]
+    play.show_explorers(None, play.PAGE, source)
+    assert source[0].count('<div class="lamina-play') == 6
+    assert '<!--' not in source[0]
+    with pytest.raises(ValueError, match='03_dispatch.ipynb has no cell'):
+        play.output('chapters/03_dispatch', 'nothing')
