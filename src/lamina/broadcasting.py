@@ -15,13 +15,12 @@ from typing import NamedTuple
 import lamina.strides as strides
 from lamina.dispatch import (
     CPU, SparseTensor, array, build_call, cpu_copy_, cpu_to_copy, define,
-    from_array, from_outside, functions, impl, kernel_of, lookup, new_storage,
-    new_tensor, np, numpy_dtypes, on_entries, operators, own, prepare_out,
-    sparse_coo,
+    from_array, from_outside, functions, impl, kernel_of, lookup, new_tensor,
+    np, numpy_dtypes, on_entries, operators, own, prepare_out, sparse_coo,
 )
 from lamina.storage import (
-    Storage, bool_, cpu, dtypes, finfo, float32, float64, get_default_dtype,
-    int64, uint8, wrap,
+    Storage, bool_, dtypes, finfo, float32, float64, get_default_dtype, int64,
+    uint8, wrap,
 )
 from lamina.strides import (
     Geometry, Tensor, dense, element, empty, flat, full, is_row_major,
@@ -553,13 +552,7 @@ def binary_kernel(function, plan, results):
                 found = run_quiet(function, a, b)
                 if type(found) is not ndarray:
                     return from_array(found)
-                if found.ndim > 1 and not found.flags.c_contiguous:
-                    return own(found, result)
                 x = new_tensor(Tensor)              # own(), without a call
-                x.storage = storage = new_storage(Storage)
-                storage.buffer = found
-                storage.device = cpu
-                storage.version = 0
                 x.dtype = result
                 x._base = None
                 x.keys = CPU

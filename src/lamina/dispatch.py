@@ -843,17 +843,24 @@ def own(found, dtype):
     if type(found) is not ndarray:
         found = np.asarray(found)
     x = new_tensor(Tensor)
-    x.storage = storage = new_storage(Storage)
-    storage.buffer = (found if found.flags.c_contiguous
-                      else in_memory_order(found))
-    storage.device = cpu
-    storage.version = 0
     x.dtype = dtype
     x._base = None
     x.keys = CPU
     x.array = found
     x.autograd = None
     return x
+
+
+def fill_storage(x):
+    """Give a tensor that own() has made its storage."""
+    memory = x.array
+    if not memory.flags.c_contiguous:
+        memory = in_memory_order(memory)
+    x.storage = storage = new_storage(Storage)
+    storage.buffer = memory
+    storage.device = cpu
+    storage.version = 0
+    return storage
 
 
 def fill_geometry(x):
@@ -873,7 +880,7 @@ def shape_of(x):
     return x.geometry.shape if found is None else found.shape
 
 
-Tensor.late.update(geometry=fill_geometry)
+Tensor.late.update(storage=fill_storage, geometry=fill_geometry)
 Tensor.shape = property(shape_of)
 Tensor.ndim = property(lambda x: len(shape_of(x)))
 
