@@ -75,15 +75,21 @@ def mark_articles(out):
 
 
 def cells_of(path):
-    """A chapter's code cells, as its page needs them."""
+    """A chapter's code cells, as its page needs them.
+
+    A cell's metadata may say, as the end of a sentence "This cell ...",
+    `page`: why it does not run there, or `differs`: what its output there
+    has in place of the one in the book. `numpy`: only until NumPy is there.
+    """
     found = []
     for cell in read_chapter(path):
         if cell['cell_type'] != 'code':
             continue
-        metadata = cell['metadata']
+        reason = cell['metadata'].get('lamina', {})
+        words = ' '.join(reason.values())
         found.append({'id': cell['id'], 'source': ''.join(cell['source']),
-                      'tags': metadata.get('tags', []),
-                      **metadata.get('lamina', {})})
+                      'tags': cell['metadata'].get('tags', []), **reason,
+                      'numpy': 'NumPy' in words and 'scikit' not in words})
     return found
 
 

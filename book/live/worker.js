@@ -139,7 +139,17 @@ sys.path.insert(0, '/page')
 os.chdir('/page')
 importlib.invalidate_caches()
 `);
+  guardStack();
   page = python.pyimport('course.page');
+}
+
+// Python counts its own stack, which is large; the browser's, which Python
+// does not see, is over first, and then all is lost. With 64 kB of its own,
+// Python raises a RecursionError in time.
+function guardStack() {
+  const c = python._module, size = 1 << 16;
+  c._PyUnstable_ThreadState_SetStackProtection(
+    c._PyThreadState_Get(), c._emscripten_stack_get_base() - size, size);
 }
 
 async function loadViz() {

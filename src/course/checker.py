@@ -461,6 +461,8 @@ def examine(exercise, function):
     refusal = unfit(exercise, function)
     if refusal is not None:
         return refusal
+    if same_text(function, exercise.stub):
+        return unanswered(exercise)
     watch, result = Watch(), []
     with contextlib.suppress(ImportError):
         samples(exercise)  # outside the clock, and the same for all
@@ -820,6 +822,16 @@ def unfit(exercise, function):
     except ValueError:  # a builtin without a signature
         pass
     return None
+
+
+def same_text(function, text):
+    """Does that text define this very function?"""
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+        mine = ast.dump(ast.parse(source).body[0])
+    except (OSError, TypeError, SyntaxError, IndexError):
+        return False
+    return mine in map(ast.dump, ast.parse(text).body)
 
 
 def same_source(exercise, function):

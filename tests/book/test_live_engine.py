@@ -3,8 +3,12 @@
 import inspect
 import json
 import re
+from collections import OrderedDict
+from types import SimpleNamespace
 
+import nbformat
 import pytest
+from nbval import plugin as nbval
 
 from book_build import ROOT
 
@@ -173,3 +177,149 @@ def test_an_answer_that_never_ends_is_stopped(python):
     done = python.ask(op='check', exercise='01.2')
     assert not done['ok'] and 'was stopped' in str(done['came'])
     assert python.run('1')[0]['ok']
+
+
+# ---- the same outputs as under nbval --------------------------------------
+
+# Runs chapters, two at a time, each in a worker of its own: first what a
+# reader runs, in order, then what does not run in a page, to see that it
+# does not. A chain of numbers that is too long for the stack goes last.
+RUN_ALL = '''async chapters => {
+  const waiting = [...chapters], results = {};
+  const runChapter = async chapter => {
+    const cells = await (await fetch(
+      `../_static/live/cells/${chapter}.json`)).json();
+    const worker = new Worker('../_static/live/worker.js', {type: 'module'});
+    let ended, came;
+    worker.onmessage = ({data}) => {
+      if (data.op === 'done') ended(data);
+      else if (data.op === 'output') came.push(data.output);
+    };
+    const ask = message => new Promise(resolve => {
+      came = [];
+      ended = resolve;
+      worker.postMessage({id: 0, ...message});
+      setTimeout(() => resolve({ok: false, text: 'too slow'}), 150_000);
+    });
+    const found = {};
+    const run = async ({id, source}) => {
+      const {ok, text} = await ask({op: 'run', cell: id, source});
+      found[id] = {ok, text, outputs: came};
+      return !text;
+    };
+    let alive = (await ask({op: 'start', chapter})).ok;
+    const long = cell => cell.page?.startsWith('takes down');
+    const slow = cell => cell.page?.includes('minutes');
+    for (const cell of [
+      ...cells.filter(c => !c.page),
+      ...cells.filter(c => c.page && !long(c) && !slow(c)).reverse(),
+      ...cells.filter(long)]) {
+      alive = alive && await run(cell);
+      if (alive && long(cell)) {      // it is there until it is let go
+        const {text} = await ask({op: 'run', cell: 'end',
+          source: 'globals().clear()'});
+        alive = !text;
+        found[cell.id].text = text;
+      }
+    }
+    worker.terminate();
+    results[chapter] = found;
+  };
+  const line = async () => {
+    while (waiting.length) await runChapter(waiting.shift());
+  };
+  await Promise.all([line(), line()]);
+  return results;
+}'''
+
+
+class Rules:
+    """nbval's comparison of outputs, without a cell to run."""
+
+    compare_outputs = nbval.IPyNbCell.compare_outputs
+    sanitize = nbval.IPyNbCell.sanitize
+    colors = nbval.nocolors
+
+    def __init__(self):
+        self.parent = SimpleNamespace(
+            skip_compare=('metadata', 'traceback', 'output_type', 'name',
+                          'execution_count'),
+            sanitize_patterns=OrderedDict(nbval.get_sanitize_patterns(
+                (ROOT / 'tests' / 'nbval_sanitize.cfg').read_text('utf-8'))))
+        self.found = []
+
+    def format_output_compare(self, key, left, right):
+        self.found.append(
+            f'{key}: {left[:300]!r} is due, here {right[:300]!r}')
+
+    def equal(self, due, came):
+        self.found.clear()
+        return self.compare_outputs(*(nbval.coalesce_streams([
+            drawn(nbformat.from_dict(output)) for output in outputs])
+            for outputs in (came, due)))
+
+
+def drawn(output):
+    """A picture counts as there, whatever it looks like."""
+    data = output.get('data', {})
+    data.update((kind, 'a picture') for kind in data if 'image/' in kind)
+    return output
+
+
+@pytest.fixture(scope='module')
+def ran(browser, site, request):
+    wanted = {item.callspec.params['chapter'] for item in
+              request.session.items if 'ran' in item.fixturenames}
+    context = browser.new_context()
+    page = context.new_page()
+    page.set_default_timeout(0)
+    page.goto(f'{site}chapters/01_storage.html')
+    # The longest first.
+    yield page.evaluate(RUN_ALL, sorted(
+        wanted, key=lambda name: name[:2] not in ('07', '10')))
+    context.close()
+
+
+def stored(chapter):
+    book = nbformat.read(ROOT / 'chapters' / f'{chapter}.ipynb', 4)
+    return [cell for cell in book.cells if cell.cell_type == 'code']
+
+
+@pytest.mark.parametrize('chapter', CHAPTERS)
+def test_outputs_are_equal_or_the_cell_says_why_not(ran, chapter):
+    rules, wrong = Rules(), []
+    for cell in stored(chapter):
+        reason = cell.metadata.get('lamina', {})
+        result = ran[chapter].get(cell.id)
+        if result is None:
+            if 'minutes' not in reason.get('page', ''):
+                if 'takes down' not in reason.get('page', ''):
+                    wrong.append(f'{cell.id} was not reached')
+            continue
+        if 'nbval-ignore-output' in cell.metadata.get('tags', ()):
+            equal = not result['text'] and result['ok'] == all(
+                o.output_type != 'error' for o in cell.outputs)
+        else:
+            equal = not result['text'] and rules.equal(
+                cell.outputs, result['outputs'])
+        if equal == bool(reason):
+            wrong.append(f'{cell.id}: ' + (
+                f'equal, but it says {reason}' if equal else
+                f'{result["text"] or rules.found or result["outputs"]}'))
+    assert not wrong, '\n'.join(wrong)
+
+
+def test_most_cells_run():
+    for chapter in CHAPTERS[:9]:
+        reasons = [cell.metadata.get('lamina', {}) for cell in stored(chapter)]
+        assert sum('page' in r for r in reasons) < 0.13 * len(reasons)
+        assert sum(bool(r) for r in reasons) < 0.21 * len(reasons)
+
+
+def test_reasons_are_the_end_of_a_sentence():
+    for chapter in CHAPTERS:
+        for cell in stored(chapter):
+            reason = cell.metadata.get('lamina', {})
+            assert len(reason) <= 1 and set(reason) <= {'page', 'differs'}
+            for words in reason.values():
+                assert re.fullmatch(r'[a-z][^\n]*[\w)]', words), cell.id
