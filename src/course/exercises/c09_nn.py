@@ -10,11 +10,10 @@ from course.exercises import Exercise, Wrong
 PICK_STATEMENT = """\
 **Exercise 09.1.** Write `pick(weights, u)`. `weights` are numbers from 0
 on, not all 0, and they need not add up to 1; `u` is a number from 0 up to
-but not including 1. Lay the weights side by side on a line from 0 to
-their sum: return the index of the weight in which the point lies that
-divides the line as `u` divides the stretch from 0 to 1. A weight begins
-where the one before it ends, and that point is its own. A weight of 0
-takes no room, and is never picked."""
+but not including 1. Lay the weights side by side on a line from 0 to their
+sum, and return the index of the weight that covers the point at `u` times
+the sum. A weight begins where the one before it ends, and that point
+belongs to it. A weight of 0 covers nothing, and is never picked."""
 
 PICK_STUB = '''\
 def pick(weights: list[int], u: float) -> int:
