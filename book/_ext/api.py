@@ -708,7 +708,9 @@ def link_terms(app, doctree, docname):
         return
     known = glossary(app.env)
     terms = tuple(known)
-    pattern, used = term_pattern(terms), set()
+    pattern = term_pattern(terms)
+    used = {known[term][0] for term, chapter in NOT_BEFORE.items()
+            if term in known and docname < f'chapters/{chapter:02d}'}
     for paragraph in list(doctree.findall(nodes.paragraph)):
         if inside(paragraph, (nodes.container, *NO_TERMS), doctree):
             continue
@@ -747,10 +749,12 @@ def cut_up(text, pattern, terms, known, used):
 # What stands before a word where it means something else.
 OTHER_SENSES = {
     'loss': 'lays the',                 # of digits
-    'module': 'Python|same|in a|The',   # a file of code
     'recipe': 'the',                    # in general
     'tangent': 'from its',              # a line beside a curve
 }
+
+
+NOT_BEFORE = {'module': 9}              # until then, a file of code
 
 
 def is_meant(term, text, match):
