@@ -1808,3 +1808,25 @@ def test_a_gradient_that_nobody_else_holds_is_not_copied():
     t.reshape(3, 1).backward(s)
     t.grad.zero_()
     assert s.tolist() == [[1], [1], [1]]
+
+
+def test_only_a_write_that_backward_refuses_closes_a_circle():
+    def graph(write):
+        x = leaf([1.0, 2.0]) * 1
+        w = leaf([3.0, 4.0])
+        y = x * w                       # saves x and w
+        if write:
+            x.add_(y)
+            with pytest.raises(RuntimeError, match='version'):
+                x.sum().backward()
+        return weakref.ref(x)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert graph(write=False)() is None
+        circle = graph(write=True)
+    finally:
+        gc.enable()
+    gc.collect()
+    assert circle() is None

@@ -741,8 +741,10 @@ class Module(Stateful):
 
 def clear_grad(p, set_to_none):
     """Forget one gradient; or keep its memory, filled with zeros."""
-    if set_to_none or p.grad is None:
-        p.grad = None
+    if p.grad is None:
+        return
+    if set_to_none:
+        p.autograd.grad = None
     else:
         p.grad = p.grad.detach().zero_()
 
