@@ -332,6 +332,12 @@ def test_what_was_changed_and_passed_is_there_after_a_reload(chapter):
     assert page.locator('.live-mine summary').inner_text().startswith(
         'Exercises: 1 of')
     assert chapter.cell(STUB).locator('.live-passed').inner_text() == 'Passed'
+    page.goto(f'{chapter.site}book/welcome.html')
+    page.wait_for_selector('.layers .live-mark')
+    assert '1 of 6 exercises passed' in page.locator(
+        '.layers a', has_text='Storage').inner_text()
+    page.go_back()
+    page.wait_for_selector('[data-live]')
     chapter.press(SECOND, 'Book’s text')
     assert pre.text_content() == book
     chapter.reload()
@@ -460,6 +466,8 @@ def test_nothing_moves_when_the_buttons_come(browser, site, context):
       }).observe({type: 'layout-shift', buffered: true});''')
     page.goto(f'{site}{CHAPTER}.html')
     page.wait_for_selector('[data-live]')
+    page.wait_for_load_state('networkidle')
+    assert page.evaluate('shift') < 0.01
     heights = page.evaluate('''() => {
       const height = () => document.querySelector('.bd-article').offsetHeight;
       const after = height();
