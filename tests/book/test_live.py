@@ -9,6 +9,8 @@ import re
 
 import pytest
 
+from book_build import ROOT
+
 CHAPTER = 'chapters/01_storage'
 FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH = (
     '01-002', '01-004', '01-006', '01-009', '01-011', '01-013', '01-016')
@@ -356,6 +358,23 @@ def test_what_was_changed_in_another_text_is_not_shown_unasked(chapter):
     assert 'import struct' in pre.text_content()
     chapter.press(SECOND, 'Show your text')
     assert pre.text_content() == 'mine = 1\n'
+
+
+def test_a_cell_that_does_not_run_says_why(context, site):
+    chapter = Chapter(context, site, 'chapters/11_training')
+    book = json.loads((ROOT / 'chapters' / '11_training.ipynb').read_text(
+        encoding='utf-8'))
+    reasons = {cell['id']: cell['metadata']['lamina']['page']
+               for cell in book['cells']
+               if 'page' in cell['metadata'].get('lamina', {})}
+    assert reasons
+    for ident, reason in reasons.items():
+        cell = chapter.cell(ident)
+        assert cell.locator('.live-reason').inner_text() == reason
+        runs_with_numpy = 'NumPy' in reason and 'scikit' not in reason
+        assert cell.locator('.live-run').count() == runs_with_numpy
+    assert chapter.page.locator('.live-reason').count() == len(reasons)
+    closed(chapter)
 
 
 def test_one_stop_of_the_tab_key_a_cell(chapter):
