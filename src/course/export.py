@@ -239,7 +239,8 @@ def first_line(node):
 def take_apart(chapter, cell):
     """Split a cell into hoisted imports and the lines that stay."""
     tree = parse_cell(chapter, cell)
-    rows = cell.source.split("\n")
+    # a semicolon at the end only tells Jupyter to show no value
+    rows = cell.source.rstrip().removesuffix(";").split("\n")
     comments = comment_lines(cell.source)
     inside = {line for node in tree.body
               for line in range(first_line(node), node.end_lineno + 1)}

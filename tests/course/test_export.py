@@ -106,6 +106,13 @@ def test_a_comment_goes_with_its_import(folder):
     assert text.endswith("\n\n\ny = array\n")
 
 
+def test_a_semicolon_for_jupyter_stays_in_the_notebook(folder):
+    save(folder, "01_layer", "def f():\n    return ';'\n\n\nf();\n",
+         "x = 1; y = f()")
+    assert built(folder).endswith(
+        "def f():\n    return ';'\n\n\nf()\n\n\nx = 1; y = f()\n")
+
+
 def test_long_import_and_long_all_are_wrapped(folder):
     names = [f"name_number_{i}" for i in range(12)]
     save(folder, "01_lower", *(f"{n} = {i}" for i, n in enumerate(names)))
