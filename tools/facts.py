@@ -72,9 +72,11 @@ def table(version, facts):
 def section(version, facts):
     """The text of a chapter's cell."""
     return (f'{HEADING}\n\n'
-            f'Paths are those of PyTorch {version}. On the left are names to '
-            f'search for in\nthe file, on the right what plays their part in '
-            f'this chapter.\n\n{table(version, facts)}')
+            f'Compare what you have built with the original, PyTorch '
+            f'{version}. Each line has a\nfile of its source, names to '
+            f'search for in that file, and at the right what\nplays their '
+            f'part in this chapter. One or two are enough for an evening.'
+            f'\n\n{table(version, facts)}')
 
 
 def notebooks():
