@@ -39,7 +39,7 @@ body { padding: 0; background: none; }
 .bd-article table { display: table; width: auto; max-width: 100%; }
 .bd-article td, .bd-article th { overflow-wrap: break-word; }
 .bd-main .bd-content .bd-article-container .bd-article.cover {
-  height: 240mm; padding-top: 80mm; break-after: page; }
+  padding-top: 80mm; }
 .cover h1 { font-size: 44pt; }
 .list p { margin: 0.15em 0; }
 .list .part { margin-top: 1.2em; font-weight: 600; break-after: avoid; }
@@ -52,11 +52,16 @@ body { padding: 0; background: none; }
 .cell_output, .pst-scrollable-table-container { overflow: visible; }
 '''
 
+# Runs in a page; returns what its looks are written in.
+STYLES = '''() => [...document.querySelectorAll(
+  'head > style, head > link[rel=stylesheet]')].map(e => e.outerHTML).join('')
+'''
+
 # Runs in the page: puts all pages into it, as articles one after the other.
 # An id, and all that refers to it, gets its page's name in front.
-GATHER = '''async names => {
+GATHER = '''async ([site, names]) => {
   const known = new Set(names);
-  const base = new URL('.', location);
+  const base = new URL(site);
   const anchor = (name, id) =>
     name.replaceAll('/', '-') + (id ? '--' + id : '');
   for (const name of names) {
@@ -100,8 +105,15 @@ GATHER = '''async names => {
   await document.fonts.ready;
   await Promise.all([...document.images].map(
     image => image.decode().catch(() => null)));
-  return [...document.querySelectorAll('h1, h2, h3, h4, h5, h6')].map(
-    heading => heading.textContent.trim().replace(/\\s+/g, ' '));
+  // Chromium writes down where a place is if some link leads to it.
+  const nav = document.body.appendChild(document.createElement('nav'));
+  nav.hidden = true;
+  return [...document.querySelectorAll('h1, h2, h3')].map((heading, n) => {
+    heading.id = `heading-${n}`;
+    nav.appendChild(document.createElement('a')).href = `#heading-${n}`;
+    return [+heading.tagName[1] - 1,
+            heading.textContent.trim().replace(/\\s+/g, ' ')];
+  });
 }'''
 
 
@@ -131,10 +143,8 @@ def chromium():
 
 
 def frame(styles, body=''):
-    links = ''.join(f'<link rel="stylesheet" href="{escape(style)}">'
-                    for style in styles)
     return (f'<!doctype html><html lang="en" data-theme="light"><head>'
-            f'<meta charset="utf-8"><title>Lamina</title>{links}'
+            f'<meta charset="utf-8"><title>Lamina</title>{styles}'
             f'<style>{STYLE}</style></head><body>'
             '<div class="bd-main"><div class="bd-content">'
             f'<div class="bd-article-container">{body}</div></div></div>'
@@ -150,48 +160,31 @@ def open_page(page, address, html):
 
 def print_page(page, **options):
     return io.BytesIO(page.pdf(prefer_css_page_size=True,
-                               print_background=True, tagged=True, **options))
+                               print_background=True, **options))
 
 
 def contents(pdf, captions, titles):
-    """The book's headings: (depth, title, page from 0, part's caption)."""
+    """The book's headings: (depth, title, page from 0, height on it, the
+    part's caption)."""
     from pypdf import PdfReader
-    reader = PdfReader(pdf)
-    captions, titles, found = iter(captions), iter(titles), []
-
-    def walk(items, depth):
-        for item in items:
-            if isinstance(item, list):
-                walk(item, depth + 1)
-            else:
-                found.append((depth, next(titles),
-                              reader.get_destination_page_number(item),
-                              '' if depth else next(captions)))
-                # Chromium's own loses the space where a line ends.
-                assert squeeze(found[-1][1]) == squeeze(item.title)
-
-    walk(reader.outline, 0)
+    reader, captions = PdfReader(pdf), iter(captions)
+    places = {name.lstrip('/'): place for name, place in
+              reader.named_destinations.items()}
+    found, caption = [], ''
+    for number, (depth, title) in enumerate(titles):
+        place = places[f'heading-{number}']
+        if depth == 0:
+            caption = next(captions)
+        found.append((depth, title, reader.get_destination_page_number(place),
+                      place.top, caption))
     return found
-
-
-def squeeze(text):
-    return ''.join(text.split())
-
-
-def bookmarks(node):
-    """The bookmarks of a PDF, each before those below it."""
-    child = node.get('/First')
-    while child is not None:
-        yield child.get_object()
-        yield from bookmarks(child.get_object())
-        child = child.get_object().get('/Next')
 
 
 def front(headings):
     """The title page and the contents, as HTML."""
     today = datetime.date.today()
     lines, last = [], ''
-    for depth, title, number, caption in headings:
+    for depth, title, number, _, caption in headings:
         if depth > 1:       # as many again
             continue
         if caption and caption != last:
@@ -213,7 +206,7 @@ def merge(front_pdf, body_pdf, headings):
     """One PDF: the contents, then the body, with bookmarks and links."""
     from pypdf import PdfReader, PdfWriter
     from pypdf.annotations import Link
-    from pypdf.generic import Fit, NameObject, TextStringObject
+    from pypdf.generic import Fit
 
     before, body = PdfReader(front_pdf), PdfReader(body_pdf)
     count = len(before.pages)
@@ -227,10 +220,12 @@ def merge(front_pdf, body_pdf, headings):
             writer.add_annotation(number, Link(
                 rect=link['/Rect'], border=[0, 0, 0],
                 target_page_index=count + target, fit=Fit.fit()))
-    outline = writer.root_object['/Outlines'].get_object()
-    for node, (_, title, *_) in zip(bookmarks(outline), headings,
-                                    strict=True):
-        node[NameObject('/Title')] = TextStringObject(title)
+    above = []
+    for depth, title, number, top, _ in headings:
+        del above[depth:]
+        above.append(writer.add_outline_item(
+            title, count + number, parent=above[-1] if above else None,
+            fit=Fit.xyz(top=top), is_open=False))
     writer.set_page_label(0, count - 1, style='/r')
     writer.set_page_label(count, count + len(body.pages) - 1, style='/D',
                           start=1)
@@ -259,16 +254,17 @@ def make(built):
         browser = p.chromium.launch(executable_path=program, args=flags)
         page = browser.new_page(color_scheme='light')
         page.set_default_timeout(600_000)
-        page.goto(f'{site}{pages[0]}.html')
-        styles = page.eval_on_selector_all(
-            'link[rel=stylesheet]', 'links => links.map(link => link.href)')
-        open_page(page, site + 'whole-book.html', frame(styles))
-        titles = page.evaluate(GATHER, pages)
-        body = print_page(page, outline=True, display_header_footer=True,
+        first = f'{site}{pages[0]}.html'
+        page.goto(first)
+        # In the same folder, so that the styles find their fonts.
+        styles = page.evaluate(STYLES)
+        open_page(page, first + '?book', frame(styles))
+        titles = page.evaluate(GATHER, [site, pages])
+        body = print_page(page, display_header_footer=True,
                           header_template='<span></span>',
                           footer_template=FOOTER)
         headings = contents(body, captions, titles)
-        open_page(page, site + 'front.html',
+        open_page(page, first + '?front',
                   frame(styles, front(headings)))
         cover = print_page(page)
         browser.close()
