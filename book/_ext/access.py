@@ -35,6 +35,12 @@ MENDS = [(re.compile(pattern, re.S), mended) for pattern, mended in (
 )]
 
 
+# The theme's script takes the focus away from a button that was pressed, and
+# leaves who works by keys at no place at all.
+THEME = Path('_static') / 'scripts' / 'sphinx-book-theme.js'
+BLUR = re.compile(r'\(\)=>\{\w+\.blur\(\)\}')
+
+
 def mend(text):
     for pattern, mended in MENDS:
         text = pattern.sub(mended, text)
@@ -49,6 +55,10 @@ def mend_pages(app, exception):
         mended = mend(text)
         if mended != text:
             path.write_text(mended, encoding='utf-8', newline='\n')
+    script = Path(app.outdir) / THEME
+    if script.exists():
+        script.write_text(BLUR.sub('()=>{}', script.read_text('utf-8')),
+                          encoding='utf-8', newline='\n')
 
 
 def setup(app):
