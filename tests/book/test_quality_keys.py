@@ -156,12 +156,13 @@ def test_the_contents_on_a_telephone_by_keys(reader):
 # Runs in the page; returns what does not look different with the focus. One
 # of a kind is tried.
 FOCUS = '''() => {
-  const look = element => {
-    const s = getComputedStyle(element);
-    return JSON.stringify([s.outlineStyle !== 'none' && s.outlineWidth,
-      s.outlineColor, s.boxShadow, s.backgroundColor, s.borderColor,
-      s.textDecorationLine, s.opacity]);
-  };
+  const look = element => JSON.stringify(
+    [element, ...element.querySelectorAll('*')].map(part => {
+      const s = getComputedStyle(part);
+      return [s.outlineStyle !== 'none' && s.outlineWidth, s.outlineColor,
+              s.boxShadow, s.backgroundColor, s.borderColor,
+              s.textDecorationLine, s.opacity];
+    }));
   const seen = new Set(), wrong = [];
   for (const element of document.querySelectorAll(
       'a[href], button, summary, input, select, textarea, [tabindex="0"]')) {
