@@ -74,11 +74,17 @@ class Chapter:
         self.press(ident, 'Run')
         self.wait(ident, 'done', 'failed')
 
+    def wait_for_focus(self, element):
+        self.page.wait_for_function(
+            'e => e === document.activeElement',
+            arg=element.element_handle())
+
     def write(self, ident, text):
         """Open the editor from the keyboard and write something else."""
         self.press(ident, 'Edit')
         editor = self.cell(ident).get_by_role('textbox')
         editor.wait_for()
+        self.wait_for_focus(editor)
         self.page.keyboard.press('ControlOrMeta+a')
         self.page.keyboard.insert_text(text)
         return editor
@@ -197,6 +203,7 @@ def test_an_editor_is_worked_by_keyboard(started):
     started.press(FOURTH, 'Edit')
     editor = cell.get_by_role('textbox')
     editor.wait_for()
+    started.wait_for_focus(editor)
     after = cell.locator('.cell_input').bounding_box()
     assert abs(before['height'] - after['height']) < 1.5
     # The page's shortcuts are off in here, and Tab indents.
@@ -222,6 +229,7 @@ def test_an_editor_is_worked_by_keyboard(started):
     assert not cell.evaluate('e => e.contains(document.activeElement)')
     # Shift-Enter goes on to the next cell.
     started.press(FOURTH, 'Edit')
+    started.wait_for_focus(editor)
     page.keyboard.press('Shift+Enter')
     assert started.has_focus(FIFTH, 'Run')
     started.wait(FOURTH, 'done')

@@ -188,8 +188,10 @@ export class Cell extends EventTarget {
     const folded = this.input.closest('details');
     if (folded) folded.open = true;
     try {
-      const {open} = await import('./editor.js');
-      this.#editor ??= open(this);
+      if (!this.#editor) {
+        const {open} = await import('./editor.js');
+        this.#editor ??= open(this);
+      }
       this.#editor.focus(place);
     } catch (error) {
       this.say(`The editor could not be loaded: ${error.message}`);
