@@ -736,7 +736,9 @@ def test_who_holds_whom():
     said = texts(drawn.svg())
     assert {"h", "TanhBackward0", "AccumulateGrad"} <= set(said)
     assert "storage, 8 bytes, v0" in said
-    assert "style=dashed" not in drawn.source      # the leaf's name is gone
+    assert drawn.source.count("style=dashed") == 1      # the leaf, saved
+    h.sum().backward()                  # what is saved goes, and the leaf
+    assert "style=dashed" not in ownership({"h": h}).source
     leaf = h.detach().requires_grad_()
     assert ownership({"x": leaf}).source.count("style=dashed") == 1
     assert "TanhBackward0" not in texts(ownership({"h": h.detach()}).svg())
