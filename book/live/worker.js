@@ -23,7 +23,7 @@ import createPyodideModule from 'pyodide/pyodide.asm.mjs';
 import { loadPyodide } from 'pyodide/pyodide.mjs';
 
 const here = new URL('.', import.meta.url).href;
-let python, page, chapter, viz, manifest, cache;
+let python, page, chapter, viz, vizLoading, manifest, cache;
 
 // ---- files, kept in the browser's cache -----------------------------------
 
@@ -171,7 +171,8 @@ const operations = {
     cache = await openCache();
     chapter = message.chapter;
     progress();
-    await Promise.all([startPython(), loadViz()]);
+    await startPython();
+    progress('Python is ready');
     page.start(chapter, send, draw);
     return true;
   },
@@ -188,8 +189,15 @@ const operations = {
     return true;
   },
 
-  run: ({ id, cell, source, name = `cell ${cell}` }) => page.run(id, source, name, send),
-  check: ({ id, exercise }) => page.check(id, exercise, send),
+  async run({ id, cell, source, name = `cell ${cell}` }) {
+    // The first cell, which calls begin(), need not wait for it.
+    if (!source.includes('begin(')) await (vizLoading ??= loadViz());
+    return page.run(id, source, name, send);
+  },
+  async check({ id, exercise }) {
+    await (vizLoading ??= loadViz());
+    return page.check(id, exercise, send);
+  },
   hint: ({ id, exercise }) => page.hint(id, exercise, send),
   solution: ({ id, exercise }) => page.solution(id, exercise, send),
 };

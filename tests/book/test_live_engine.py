@@ -34,11 +34,15 @@ WORKER = '''() => {
 
 
 class Python:
-    """The worker of one chapter, in a page of its own."""
+    """The worker of one chapter, in a page of its own.
+
+    site: where the book is, or None if the page shows the chapter.
+    """
 
     def __init__(self, page, site, chapter):
         self.page = page
-        page.goto(f'{site}chapters/{chapter}.html')
+        if site:
+            page.goto(f'{site}chapters/{chapter}.html')
         page.evaluate(WORKER)
         done = self.ask(op='start', chapter=chapter)
         assert done['ok'], done
@@ -323,3 +327,40 @@ def test_reasons_are_the_end_of_a_sentence():
             assert len(reason) <= 1 and set(reason) <= {'page', 'differs'}
             for words in reason.values():
                 assert re.fullmatch(r'[a-z][^\n]*[\w)]', words), cell.id
+
+
+# ---- what may be missing --------------------------------------------------
+
+def test_without_the_network_python_goes_on(python):
+    python.page.context.set_offline(True)
+    done = python.ask(op='numpy')
+    python.page.context.set_offline(False)
+    assert not done['ok'] and 'python device goes on' in done['text']
+    assert python.run('1 + 1')[0]['ok']
+
+
+def test_a_server_that_knows_no_types(browser, site):
+    """Neither .wasm nor .zip need a type, and nothing need be kept."""
+    context = browser.new_context()
+
+    def plain(route):
+        answer = route.fetch()
+        route.fulfill(response=answer, headers={
+            'Content-Type': 'application/octet-stream'})
+
+    for ending in 'wasm', 'zip', 'bin':
+        context.route(f'**/_static/live/*.{ending}?*', plain)
+    python = Python(context.new_page(), site, '02_strides')
+    assert python.run('1')[0]['ok']
+    context.close()
+
+
+def test_python_comes_from_the_cache_the_second_time(browser, site):
+    context = browser.new_context()
+    for visit in 1, 2:
+        page, asked = context.new_page(), []
+        page.on('request', lambda request: asked.append(request.url))
+        Python(page, site, '01_storage')
+        heavy = [url for url in asked if '.wasm' in url or '.bin' in url]
+        assert bool(heavy) == (visit == 1), asked
+    context.close()
