@@ -555,12 +555,12 @@ BOUND = Exercise(
 NORM_STATEMENT = """\
 **Exercise 09.5.** Write `normalised(values, mean, var, momentum)` for one
 feature in training. `values` are its numbers in the batch, at least two;
-`mean` and `var` the running ones. Return a tuple of three: the list of the
-values minus their mean, over the root of their variance plus `1e-5`, where
-the variance is the mean square (divided by `n`); the new running mean, of
-which the part `momentum` is new and the rest is the old one; and in the
-same way the new running variance, for which the squares are divided by
-`n - 1`."""
+`mean` and `var` the running ones. Return a tuple of three. First, the list of
+the values minus their mean, each divided by the root of the sum of their
+variance and `1e-5`; this variance is the sum of the squared distances from
+the mean, divided by `n`. Second, the new running mean: `momentum` times the
+mean of the batch, plus `1 - momentum` times the old one. Third, in the same
+way, the new running variance, for which the sum is divided by `n - 1`."""
 
 NORM_STUB = '''\
 def normalised(values: list[float], mean: float, var: float,
