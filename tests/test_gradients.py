@@ -403,6 +403,8 @@ CASES = [       # an operator, how it is called, its inputs' shapes
     ('linalg_multi_dot', lambda op, *args: op(args),
      (2, 3), (3, 1), (1, 2)),
     ('cdist', lambda op, x, y: op(x, y), (2, 3), ((2, 3), 'other')),
+    *[(name, lambda op, grad, y: op(grad, y, 1), (2, 3), ((2, 3), 'other'))
+      for name in ('_softmax_backward_data', '_log_softmax_backward_data')],
     # square matrices
     *[(name, lambda op, x: op(positive_definite(x)), ((2, 2), 'unit'))
       for name in ('linalg_inv', 'linalg_slogdet', 'linalg_det', 'det',
