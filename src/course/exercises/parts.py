@@ -53,7 +53,7 @@ PARTS = {
     "08.1": Part("sum_to", "sum_to(grad, shape)"),
     "09.4": Part("kaiming_std", "sqrt(3) * kaiming_std(empty(shape, "
                  "device='meta'), slope, 'fan_in', 'leaky_relu')"),
-    "10.1": Part("SGD.update",
+    "10.1": Part("SGD.direction",
                  "stepped(SGD, p, grad, velocity, lr, momentum)"),
     "11.1": Part("BatchSampler.__iter__",
                  "list(BatchSampler(range(n), size, drop_last))"),
