@@ -188,8 +188,8 @@ def add_layer(wrap, bit=None):
 
     `wrap(operator, kernel)` gives the function to call in place of
     `kernel` for tensors that have the layer's bit, which is returned. A
-    cell that is run again puts its layer where it was. Two layers of this
-    chapter have bits of their own, above all others.
+    cell that is run again puts its layer where it was. With `bit` it has
+    a place of its own: that of modes is above all others.
     """
     bit = bit or FIRST_LAYER << len(layers)
     for known, other in layers.items():

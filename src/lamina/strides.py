@@ -239,7 +239,7 @@ class Tensor:
     `_base` is the tensor that a view was made from, None if it is none.
     Three slots stay empty here and belong to later layers: `keys` is what
     the dispatcher looks at (chapter 3), `array` is NumPy's view of the
-    same memory (chapter 4), `autograd` is the gradient's (chapter 8).
+    same memory (chapter 3), `autograd` is the gradient's (chapter 8).
     """
 
     __slots__ = ("storage", "geometry", "dtype", "_base",
