@@ -1,5 +1,7 @@
 """The chapters' cells run in a browser and give there what they give here."""
 
+import ast
+import builtins
 import inspect
 import json
 import re
@@ -327,6 +329,34 @@ def test_reasons_are_the_end_of_a_sentence():
             assert len(reason) <= 1 and set(reason) <= {'page', 'differs'}
             for words in reason.values():
                 assert re.fullmatch(r'[a-z][^\n]*[\w)]', words), cell.id
+
+
+def bound_and_used(source):
+    bound, used = set(), set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()):
+                used.add(name)
+            case ast.Name(id=name) | ast.arg(arg=name) | ast.FunctionDef(
+                    name=name) | ast.ClassDef(name=name):
+                bound.add(name)
+            case ast.alias(name=name, asname=short):
+                bound.add(short or name.partition('.')[0])
+    return bound, used
+
+
+@pytest.mark.parametrize('chapter', CHAPTERS)
+def test_no_cell_needs_a_name_of_one_that_is_not_run(chapter):
+    """Exported code may: its functions are called further down."""
+    known, lost = set(dir(builtins)), set()
+    for cell in stored(chapter):
+        bound, used = bound_and_used(cell.source)
+        if 'page' in cell.metadata.get('lamina', {}):
+            lost |= bound
+            continue
+        if 'export' not in cell.metadata.get('tags', ()):
+            assert not (used - bound - known) & lost, cell.id
+        known |= bound
 
 
 # ---- what may be missing --------------------------------------------------
