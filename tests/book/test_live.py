@@ -15,6 +15,7 @@ CHAPTER = 'chapters/01_storage'
 FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH = (
     '01-002', '01-004', '01-006', '01-009', '01-011', '01-013', '01-016')
 STUB, CHECK = 'ex-01-1-stub', 'ex-01-1-check'
+FIGURE = '01-061'
 RIGHT = '''import struct
 
 
@@ -165,7 +166,7 @@ def test_nothing_comes_before_the_press(started):
 def test_the_cells_above_run_first(started):
     plan = 'Running the 2 cells above cell 3 first'
     said = started.page.evaluate('said')
-    assert said[:3] == [plan, 'Loading Python', plan]
+    assert said[:4] == [plan, 'Loading Python', 'Python is ready', plan]
     assert re.fullmatch(r'Cell 3 ran in \d+\.\d s\.', said[-1])
     assert started.page.get_by_role(
         'region', name='Python in this page').is_visible()
@@ -253,6 +254,11 @@ def test_an_error_stops_the_queue_and_comes_into_view(started):
     # Where it was: the name is the one that the cell carries.
     started.cell(FIFTH).locator('.live-where summary').press('Enter')
     assert 'cell 5, line 2' in started.shown(FIFTH)
+    # As it was it is not tried again; mended, it comes before those below.
+    started.write(FIFTH, 'data = struct.pack("<i", 258)  # not len(5)')
+    started.press(SEVENTH, 'Run')
+    started.wait(SEVENTH, 'done')
+    assert started.state(FIFTH) == started.state(SIXTH) == 'done'
 
 
 def test_an_exercise_is_checked(started):
@@ -267,6 +273,10 @@ def test_an_exercise_is_checked(started):
     started.wait_for_status('Exercise 01.1: not right yet')
     assert 'significant' in started.shown(CHECK)        # the misconception
     assert top.inner_text().startswith('Exercises: 0 of')
+    started.write(STUB, '1 / 0')
+    started.press(STUB, 'Check')
+    started.wait_for_status('ended with ZeroDivisionError. '
+                            'Exercise 01.1 was not checked.')
     # The chapter's own check(...) gives a verdict in the same way.
     started.write(STUB, RIGHT)
     page.keyboard.press('Control+Enter')
@@ -303,6 +313,27 @@ def test_start_afresh_gives_outputs_and_texts_back(started):
     started.page.get_by_role('button', name='with the book’s text'
                              ).press('Enter')
     assert 'byte * 256' in text.inner_text()
+
+
+def test_a_figure_keeps_its_caption_and_its_links(started):
+    caption = started.cell(FIGURE).locator('figcaption')
+    words = caption.inner_text()
+    assert words.startswith('Fig. 1.1')
+    started.run(FIGURE)
+    for swap in ('Book’s output', 'Your output', ''):
+        assert started.cell(FIGURE).locator('img:visible').count() == 1
+        assert caption.inner_text() == words and caption.is_visible()
+        assert started.page.locator('#fig-storage-bytes').is_visible()
+        if swap:
+            started.press(FIGURE, swap)
+
+
+def test_the_whole_chapter_says_what_it_left_out(started):
+    started.page.get_by_role('button', name='Run this chapter').first.press(
+        'Enter')
+    started.wait_for_status('The chapter has run to its end, without ')
+    states = started.page.locator('[data-state="new"]').count()
+    assert states and f'without {states} cells' in started.status
 
 
 def test_numpy_is_asked_for_only_when_pressed(started):

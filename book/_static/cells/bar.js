@@ -30,7 +30,9 @@ export class Bar {
     const article = document.querySelector('.bd-article');
     new ResizeObserver(() => this.#follow()).observe(article);
     window.addEventListener('resize', () => this.#follow());
-    python.addEventListener('progress', event => this.#fetching(event.detail));
+    // What is fetched while cells run already is no news.
+    python.addEventListener('progress', event =>
+      python.state !== 'on' && this.#fetching(event.detail));
   }
 
   #menu(actions) {
@@ -81,10 +83,13 @@ export class Bar {
 
   /** As wide as the text, and where that is. */
   #follow() {
-    const {left, width} = document.querySelector('.bd-article')
-      .getBoundingClientRect();
-    this.node.style.setProperty('--left', `${left}px`);
-    this.node.style.setProperty('--width', `${width}px`);
+    const article = document.querySelector('.bd-article');
+    const {left, width} = article.getBoundingClientRect();
+    const style = getComputedStyle(article);
+    const [before, after] = [style.paddingLeft, style.paddingRight]
+      .map(parseFloat);
+    this.node.style.setProperty('--left', `${left + before}px`);
+    this.node.style.setProperty('--width', `${width - before - after}px`);
   }
 
   hide() {

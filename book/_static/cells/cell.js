@@ -16,6 +16,7 @@ export class Cell extends EventTarget {
   #ranText = null;
   #editor = null;
   #output = null;
+  #figure = null;
   #outdated = null;
 
   constructor(node, index, chapter) {
@@ -35,6 +36,7 @@ export class Cell extends EventTarget {
     this.original = this.text = this.pre.textContent.replace(/\n$/, '');
     this.book = this.pre.innerHTML;
     this.stored = [...node.querySelectorAll('.cell_output')];
+    this.#figure = node.querySelector('.cell_output figure');
     const only = this.text.match(/^check\("(\d\d\.\d+)"\)$/);
     this.checks = only?.[1];
     this.exercise = node.classList.contains('tag_exercise')
@@ -143,7 +145,10 @@ export class Cell extends EventTarget {
         show();
         append(area, output);
       },
-      finish: show,
+      finish: () => {
+        show();
+        this.#placeCaption(false);
+      },
       offerNumPy: () => area.append(element('p', {class: 'live-offer'},
         'NumPy and matplotlib are no part of this page. ',
         button('Get them from another machine',
@@ -160,7 +165,18 @@ export class Cell extends EventTarget {
   showBook(book) {
     for (const stored of this.stored) stored.hidden = !book;
     if (this.#output) this.#output.hidden = book;
+    this.#placeCaption(book);
     this.#drawFoot();
+  }
+
+  /** A picture of the reader's has the caption of the book's: links to it
+   * and its number go on. */
+  #placeCaption(book) {
+    const image = this.#figure?.querySelector('img');
+    if (!image) return;
+    const live = !book && this.#output?.querySelector('img, svg');
+    image.hidden = live;
+    (live ? this.#output : this.stored[0]).append(this.#figure);
   }
 
   forgetOutput() {

@@ -39,14 +39,21 @@ export class Runner extends EventTarget {
     return !cell.reason && (!cell.needsNumPy || this.python.hasNumPy);
   }
 
-  /** The cells above that never ran. What only checks an exercise makes
+  /** Did it not run yet as it is now? */
+  #isDue(cell) {
+    const isIdle = cell.state !== 'waiting' && cell.state !== 'running';
+    return this.#canRun(cell)
+      && (cell.state === 'new' || (isIdle && cell.isStale));
+  }
+
+  /** The cells above that are due. What only checks an exercise makes
    * nothing that others need. */
   #above(cell) {
     return this.cells.slice(0, this.cells.indexOf(cell)).filter(c =>
-      c.state === 'new' && this.#canRun(c) && !c.checks);
+      this.#isDue(c) && !c.checks);
   }
 
-  /** Run a cell, and before it the cells above that have not run. */
+  /** Run a cell, and before it the cells above that are due. */
   run(cell) {
     if (cell.state === 'waiting') return;
     const above = this.#above(cell);
@@ -65,13 +72,17 @@ export class Runner extends EventTarget {
   }
 
   runAll() {
-    const all = this.cells.filter(
-      c => c.state === 'new' && this.#canRun(c));
-    if (all.length)
-      this.#add(all.map(c => ({cell: c})),
-        `Running ${plural(all.length, 'cell')}, to the end of the chapter`);
-    else
+    const all = this.cells.filter(c => this.#isDue(c));
+    const left = this.cells.filter(c => !this.#canRun(c)).length;
+    if (!all.length) {
       this.say('All cells have run. To run them again, start afresh.');
+      return;
+    }
+    const jobs = all.map(c => ({cell: c}));
+    jobs.at(-1).end = 'The chapter has run to its end'
+      + (left ? `, without ${plural(left, 'cell')} that cannot run here.` : '.');
+    this.#add(jobs,
+      `Running ${plural(all.length, 'cell')}, to the end of the chapter`);
   }
 
   /** Run an exercise's cell if it has not run as it is, then check it. */
@@ -134,7 +145,7 @@ export class Runner extends EventTarget {
     const answer = await (job.check ? this.#check(job) : this.#run(job));
     this.#now = null;
     if (answer.failed) cell.scrollTo();
-    return answer;
+    return answer.failed || !job.end ? answer : {...answer, words: job.end};
   }
 
   async #run({cell}) {
@@ -158,10 +169,17 @@ export class Runner extends EventTarget {
     if (!failed)
       return {words: this.#verdict ? this.#verdictWords()
         : `${name} ran in ${took}.`};
-    const left = this.#queue.length;
     return {failed: true, words: `${name} ended with `
-      + `${error ? error.ename : 'an error'}.`
-      + (left ? ` The ${plural(left, 'cell')} behind it did not run.` : '')};
+      + `${error ? error.ename : 'an error'}.${this.#dropped()}`};
+  }
+
+  /** What an error keeps from happening. */
+  #dropped() {
+    const checks = this.#queue.filter(job => job.check);
+    const left = this.#queue.length - checks.length;
+    return (left === 1 ? ' The cell behind it did not run.'
+      : left ? ` The ${left} cells behind it did not run.` : '')
+      + checks.map(job => ` Exercise ${job.check} was not checked.`).join('');
   }
 
   /** The verdict stands where the chapter's own check shows its: in the
