@@ -145,6 +145,11 @@ def display(*values, **options):
         Cell.current.rich("display_data", value)
 
 
+def no_input(prompt=""):
+    raise RuntimeError("input() has nowhere to ask in the page: write the "
+                       "value into the cell")
+
+
 # Running a cell
 
 
@@ -246,7 +251,7 @@ def start(chapter, send, draw):
     main = types.ModuleType("__main__")
     # Not this module's: pickles and checks look for the reader's names.
     sys.modules["__main__"] = main
-    builtins.display = display
+    builtins.display, builtins.input = display, no_input
     figures.renderer = draw
     for name in [n for n in sys.modules if n.partition(".")[0] == "lamina"]:
         del sys.modules[name]

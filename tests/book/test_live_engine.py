@@ -137,6 +137,12 @@ def test_an_endless_recursion_is_an_error(python):
     assert python.run('1')[0]['ok']
 
 
+def test_input_says_what_to_do_instead(python):
+    _, (output,) = python.run('name = input("name? ")')
+    assert output['ename'] == 'RuntimeError'
+    assert 'write the value into the cell' in output['evalue']
+
+
 def test_magics(python):
     assert python.run('%matplotlib inline\n1')[0]['ok']
     done, (output,) = python.run('%%bash\nls')
