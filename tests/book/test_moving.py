@@ -160,3 +160,9 @@ def test_a_telephone_is_wide_enough(page):
         '<meta name="viewport" content="width=device-width">'
         + stepper(shared()).html))
     assert page.evaluate('document.documentElement.scrollWidth') <= 360
+    box = page.locator('.picture').bounding_box()
+    for _ in range(len(stepper(shared()).steps) - 2):
+        page.get_by_role('button', name='Next step').click()
+        its = page.locator('.node[data-state=now]').bounding_box()
+        assert box['x'] <= its['x'] + 1
+        assert its['x'] + its['width'] <= box['x'] + box['width'] + 1

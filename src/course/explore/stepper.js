@@ -4,6 +4,7 @@ const start = (root, {steps, signs}) => {
     .slice('data:image/svg+xml,'.length));
   const all = query => [...root.querySelectorAll(query)];
   const rows = all('tbody tr');
+  const box = root.querySelector('.picture');
   const show = at => {
     const {words, grads, states, edges} = steps[at];
     for (const node of all('.node')) {
@@ -18,6 +19,12 @@ const start = (root, {steps, signs}) => {
       const label = edge.querySelector('.share');
       if (label) label.textContent = share ?? label.dataset.rest;
     }
+    // Where the graph is wider than its frame, the node whose turn it is
+    // comes to the middle.
+    const turn = root.querySelector('.node[data-state=now]')
+      ?? root.querySelector('.node[data-state=done]');
+    const [its, frame] = [turn, box].map(e => e.getBoundingClientRect());
+    box.scrollLeft += its.left + its.width / 2 - frame.left - frame.width / 2;
     say(root.querySelector('.words'), words);
     rows.forEach((row, i) => i === at ?
       row.setAttribute('aria-current', 'step') :
