@@ -5,21 +5,9 @@ import types
 import pytest
 
 from course.stepper import stepper
+from explore_pages import AS_IN_JUPYTERLAB, page  # noqa: F401
 
 FRAME = '<!doctype html><meta charset="utf-8"><title>Test</title>{}'
-
-# What JupyterLab does with an output: markup first, scripts made anew.
-AS_IN_JUPYTERLAB = '''html => {
-  const host = document.createElement('div');
-  host.innerHTML = html;
-  for (const old of host.querySelectorAll('script')) {
-    const made = document.createElement('script');
-    for (const {name, value} of old.attributes) made.setAttribute(name, value);
-    made.textContent = old.textContent;
-    old.parentNode.replaceChild(made, old);
-  }
-  document.body.append(host);
-}'''
 
 
 def node(name, value, inputs=(), locals=()):
@@ -34,20 +22,6 @@ def shared():
     b = node('b', 9.0, (a, a), (3.0, 3.0))
     c = node('c', 12.0, (b, a), (1.0, 1.0))
     return node('d', 108.0, (b, c), (12.0, 9.0))
-
-
-@pytest.fixture
-def page(browser, request):
-    context = browser.new_context(**getattr(request, 'param', {}))
-    page = context.new_page()
-    wrong = []
-    page.on('console', lambda m: wrong.append(m.text))
-    page.on('pageerror', lambda error: wrong.append(str(error)))
-    page.on('request', lambda r: wrong.append(r.url)
-            if not r.url.startswith(('about:', 'data:')) else None)
-    yield page
-    context.close()
-    assert wrong == []
 
 
 def state(page, nth=0):
