@@ -280,8 +280,10 @@ def drawn(output):
 
 @pytest.fixture(scope='module')
 def ran(browser, site, request):
+    # The session's other items are cells of notebooks, without fixtures.
     wanted = {item.callspec.params['chapter'] for item in
-              request.session.items if 'ran' in item.fixturenames}
+              request.session.items
+              if 'ran' in getattr(item, 'fixturenames', ())}
     context = browser.new_context()
     page = context.new_page()
     page.set_default_timeout(0)
