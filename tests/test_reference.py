@@ -37,7 +37,9 @@ def test_every_name_is_an_entry():
     known = reference.by_name()
     wanted = {name for name in dir(lamina) if not name.startswith('_')}
     wanted |= {f'Tensor.{name}' for name in dir(lamina.Tensor)
-               if not name.startswith('_')}
+               if not name.startswith('_')} - {
+        # What other tests of the session have declared.
+        'Tensor.spread', 'Tensor.spread_'}
     inside = [name for name in sys.modules if re.match(
         r'lamina\.(nn|optim|utils|autograd|cuda|accelerator|backends)\.',
         name)]
@@ -47,8 +49,7 @@ def test_every_name_is_an_entry():
                    for name in sys.modules[module].__all__}
     wanted |= {f'linalg.{name}' for name in dir(lamina.linalg)}
     wanted = {name for name in wanted if not isinstance(
-        reference.walk(name), types.ModuleType)
-        } - {'linalg.' + name for name in ()}
+        reference.walk(name), types.ModuleType)}
     assert sorted(wanted - set(known)) == []
     assert len(known) > 1000
 
