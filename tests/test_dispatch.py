@@ -1169,6 +1169,8 @@ def test_half_precision_is_computed_in_float32_and_rounded_once(
         for name in ("spread", "spread.out", "spread_"):
             operators.pop(name)
             functions.pop(name, None)
+            if name in vars(Tensor):
+                delattr(Tensor, name)
 
 
 def test_names_of_two_parts(declare):
