@@ -16,6 +16,14 @@ AT_ONCE = 3
 # Where a fault was found: what is wrong, and on which page of which kind.
 Fault = namedtuple('Fault', 'kind page width scheme text')
 
+
+def failure(request):
+    """Why a request failed; None where the page was left before its answer,
+    which is nobody's fault."""
+    if request.failure != 'net::ERR_ABORTED':
+        return f'{request.failure} {request.url}'
+
+
 # Runs in the page; waits until all is there that it shows.
 SETTLE = '''async () => {
   for (const fold of document.querySelectorAll('details')) fold.open = true;
@@ -99,8 +107,8 @@ async def visit(context, site, name, axe, note):
     page.on('pageerror', lambda error: note('console', str(error)))
     page.on('request', on_request)
     page.on('response', on_response)
-    page.on('requestfailed', lambda request: note(
-        'request', f'{request.failure} {request.url}'))
+    page.on('requestfailed', lambda request: failure(request) and note(
+        'request', failure(request)))
     try:
         await page.goto(site + name, wait_until='load')
         await page.evaluate(SETTLE)

@@ -9,6 +9,8 @@ import pytest
 
 from course import reference
 
+from sweep import failure
+
 
 class Page(HTMLParser):
     """What a page of the book says that these tests ask about."""
@@ -236,7 +238,8 @@ def reader(browser, site):
     page = context.new_page()
     wrong = []
     page.on('pageerror', lambda error: wrong.append(str(error)))
-    page.on('requestfailed', lambda request: wrong.append(request.url))
+    page.on('requestfailed', lambda request: failure(request)
+            and wrong.append(failure(request)))
     page.site = site
     yield page
     context.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from book_build import lacking
-from sweep import sweep
+from sweep import failure, sweep
 
 AXE = Path(sys.prefix, 'npm', 'node_modules', 'axe-core', 'axe.min.js')
 
@@ -66,6 +66,25 @@ def test_a_faulty_page_is_found_out(chromium, axe, html, plain_site):
     assert kinds == {'console', 'request', 'outside', 'width', 'image',
                      'theme', 'axe'}
     assert any('color-contrast' in fault.text for fault in found)
+
+
+def test_leaving_a_page_is_no_failure(browser, plain_site):
+    page, seen = browser.new_page(), []
+    page.on('requestfailed', lambda request: seen.append(
+        (request.url.rsplit('/', 1)[1], failure(request))))
+    page.route('**/slow.png', lambda route: None)       # never answered
+    page.route('**/broken.png', lambda route: route.abort('failed'))
+    page.goto(f'{plain_site}genindex.html')
+    with page.expect_event('requestfailed'):
+        page.evaluate('new Image().src = "/broken.png"')
+    with page.expect_request('**/slow.png'):
+        page.evaluate('new Image().src = "/slow.png"')
+    with page.expect_event('requestfailed'):
+        page.goto(f'{plain_site}search.html')
+    page.close()
+    assert seen == [
+        ('broken.png', f'net::ERR_FAILED {plain_site}broken.png'),
+        ('slow.png', None)]
 
 
 def test_every_page_was_opened(pages):
