@@ -16,9 +16,10 @@ from lamina.autograd import (
     AccumulateGrad, AutogradMeta, Function, Node, accumulate, backward,
     checkpoint, collides, derivative, derivatives, detect_anomaly, edge_of,
     enable_grad, extent, fit, forward_ad, functional, grad, gradcheck,
-    gradgradcheck, graph, hold, inverse_order, is_anomaly_enabled, is_grad_enabled,
-    move, no_grad, once_differentiable, put_back, read_from, save,
-    set_detect_anomaly, set_grad_enabled, sum_to, unpack,
+    gradgradcheck, graph, inverse_order, is_anomaly_enabled, is_grad_enabled,
+    move, no_grad, once_differentiable, put_back, read_from, save, saved_list,
+    set_detect_anomaly, set_grad_enabled, sum_to, unpack, unpack_list,
+    version_of,
 )
 from lamina.dispatch import define, functions, impl, log_operators, operators
 from lamina.storage import float32, float64
@@ -732,11 +733,23 @@ def test_a_new_operator():
 def test_only_what_a_formula_wants_is_saved():
     x, y = leaf([1.0, 2.0]), lamina.ones(2)
     node = (x * y).grad_fn
-    assert node.recipe.names == ['other'] and len(node.saved) == 1
-    assert node.saved[0][0] is y        # an input as it is, and its version
-    assert (x + y).grad_fn.saved == ()
-    assert (x * 2.0).grad_fn.saved == (2.0,)
+    assert node.recipe.names == ['other'] and not hasattr(node, 'self_')
+    assert node.other_ is y             # an input as it is, and its version
+    assert node.other_version == 0
+    assert (x + y).grad_fn.recipe.names == []
+    assert (x * 2.0).grad_fn.other_ == 2.0
     assert (x * x).grad_fn.next_functions == ((edge_of(x)[0], 0),) * 2
+
+
+def test_to_save_a_tensor_makes_it_no_storage():
+    x = leaf([1.0, 2.0])
+    z = x * 2
+    y = z * z
+    assert z._storage is None and version_of(z) == z._version == 0
+    z.detach().add_(1)                  # now there is one, and it is written
+    assert version_of(z) == z._version == z.storage.version == 1
+    with pytest.raises(RuntimeError, match='at version 0; .* at version 1'):
+        y.sum().backward()
 
 
 def test_plain_calls_are_not_recorded():
@@ -753,7 +766,8 @@ def test_saved_tensor():
     again = unpack(save(y), y.grad_fn, 'self')
     assert again is not y and again.storage is y.storage
     assert again.grad_fn is y.grad_fn
-    assert unpack(hold(x), y.grad_fn, 'self') is x      # an input stays itself
+    (again,) = unpack_list(saved_list([x]), y.grad_fn, 'self')
+    assert again is x                                   # an input stays itself
     view = (x * 1)[1:]              # a geometry, and no array yet
     assert unpack(save(view), view.grad_fn, 'self').tolist() == [2]
     with no_grad():                 # nobody asks for a gradient's gradient

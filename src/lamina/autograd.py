@@ -5,6 +5,7 @@ not this file.
 """
 
 import collections
+import copy
 import functools
 import inspect
 import itertools
@@ -392,7 +393,6 @@ Tensor.grad = property(get_grad, set_grad,
                        lambda self: set_grad(self, None))
 Tensor.output_nr = property(
     lambda self: edge_of(self)[1] if self.autograd else 0)
-Tensor._version = property(lambda self: self.storage.version)
 
 
 derivatives = {}
@@ -460,22 +460,40 @@ derivative("mul.Tensor",
 derivative("exp", self=lambda grad, result: grad * result)
 
 
-HOLD = "({x}, {x}.storage.version)"
-SAVE = ("({x}.autograd, {x}.storage.version, {x}.storage,\n            "
-        "{x}.geometry if {x}.array is None else {x}.array, {x}.dtype)")
-hold, save = (eval(f"lambda x: {text.format(x='x')}") for text in (HOLD, SAVE))
+def version_of(x):
+    """How often the memory of x has been written to."""
+    storage = x._storage
+    return 0 if storage is None else storage.version
+
+
+Tensor._version = property(version_of)
+FREED = object()        # where something was saved, after backward
+
+
+def save(x):
+    """What is saved of a result: its parts."""
+    storage = x.storage
+    return (x.autograd, storage.version, storage,
+            x.geometry if x.array is None else x.array, x.dtype)
 
 
 def unpack(saved, node, name, output_nr=None):
     """The tensor that was saved; RuntimeError if it was written to since.
 
-    With output_nr it was that one of the node's own results.
+    With output_nr it was that one of the node's own results. A number, or
+    None, is given as it is.
     """
+    if saved is FREED:
+        raise used_twice(node)
+    if isinstance(saved, Tensor):
+        saved = saved, getattr(node, f"{name}_version")
+    if type(saved) is not tuple:
+        return saved
     if len(saved) == 3:
         return unpack_by_hook(saved, node, output_nr)
     if len(saved) == 2:
         x, version = saved
-        if x.storage.version != version:
+        if version_of(x) != version:
             raise overwritten(x, version, node, name)
         return x
     meta, version, storage, memory, dtype = saved
@@ -483,7 +501,7 @@ def unpack(saved, node, name, output_nr=None):
         x = Tensor(storage, memory, dtype)
     else:
         x = new_tensor(Tensor)          # own(), but for the storage
-        x.storage, x.array, x.dtype = storage, memory, dtype
+        x._storage, x.array, x.dtype = storage, memory, dtype
         x.keys = storage.device.bit | dtype.bit
         x._base = x.autograd = None
     if storage.version != version:
@@ -561,12 +579,13 @@ class Recipe:
 
     `positions` says which arguments want a gradient: the number of one,
     or for a list of tensors (number, which of the list). `names` says what
-    is saved, results last, `results` the numbers of the results saved. For
-    each position, `formulas` has the formula, the names of what it takes,
-    what it calls the gradient (`grads` for those of all results), and
-    which of the list it gives are wanted. `tensors` says which of the
-    names may be tensors. `run` asks whether those that are `guarded` want
-    a gradient. `sources` keeps the functions as text.
+    is saved, results last; `results` has the number of each result that
+    is, `tensors` the names of what may be tensors, and `lists` those of
+    lists. For each position, `formulas` has the formula, the names of what
+    it takes, what it calls the gradient (`grads` for those of all
+    results), and which of the list it gives are wanted. `run` asks whether
+    those that are `guarded` want a gradient. `sources` keeps the functions
+    as text.
     """
 
     def __init__(self, schema, formulas, positions, guarded=()):
@@ -577,6 +596,7 @@ class Recipe:
         known = list(self.types)
         self.outputs = outputs = schema.outputs or ["result"]
         self.guarded = guarded
+        self.numbers = operators[schema.full_name].numbers
         self.picks = [p if isinstance(p, tuple) else (p, None)
                       for p in positions]
         wanted = [formulas[known[i]] for i, _ in self.picks]
@@ -584,18 +604,21 @@ class Recipe:
                          for f, (_, pick) in zip(wanted, self.picks)]
         self.names = sorted({name for f in wanted for name in parameters(f)},
                             key=lambda name: (name in outputs, name))
-        self.results = [outputs.index(name) for name in self.names
-                        if name in outputs]
-        self.tensors = [
-            i for i, name in enumerate(self.names) if name in outputs
-            or self.types.get(name, "").startswith("Tensor")]
+        self.results = {name: outputs.index(name) for name in self.names
+                        if name in outputs}
+        self.tensors = [name for name in self.names if name in outputs
+                        or self.types.get(name, "").startswith("Tensor")]
+        self.lists = [name for name in self.tensors
+                      if self.types.get(name, "").endswith("[]")]
         self.sources = *forward_texts(self), apply_text(self)
         space = {}
         for text in self.sources:
             exec(compile(text, f"<{self.name}>", "exec"), globals(), space)
         self.kind = type(self.name, (OperatorNode,), {
-            "__slots__": (), "recipe": self,
-            "apply": space["make_apply"](*wanted)})
+            "__slots__": [f"{name}_" for name in self.names] + [
+                f"{name}_version" for name in self.tensors],
+            "recipe": self, "apply": space["make_apply"](*wanted),
+            "release": space["release"]})
         self.prepare = space["make_prepare"](self.kind)
         self.make_run = functools.partial(space["make_run"], self.kind,
                                           grad_mode)
@@ -618,58 +641,60 @@ PARTS = {
 }
 
 
-def saved_value(value):
-    """What is saved of something that may be a tensor, or several."""
-    if isinstance(value, Tensor):
-        return hold(value)
-    if type(value) is tuple:
-        return tuple(map(saved_value, value))
-    return value
+SAVED = """
+        node.{x}_ = {text}"""
+HELD = SAVED + """
+        storage = {x}._storage
+        node.{x}_version = 0 if storage is None else storage.version"""
+MAYBE = SAVED + """
+        node.{x}_version = isinstance({x}, Tensor) and version_of({x})"""
+
+
+def saved_list(values):
+    """What is saved of several tensors: each with its version."""
+    return tuple([x if x is None else (x, version_of(x)) for x in values])
 
 
 def forward_texts(recipe):
     """`prepare`, which makes the node of a call but for what concerns the
     results, and `run`, which does all, as text."""
-    known, places, saved = list(recipe.types), [], []
+    known, places, saved = list(recipe.types), [], ""
     for i, pick in recipe.picks:
         places += [known[i]] if pick is None else [
             f"{known[i]}[{j}]" for j in pick]
     for name in recipe.names[:len(recipe.names) - len(recipe.results)]:
         owner, part = split_name(name, known)
-        if part:
-            text = PARTS[part].format(x=owner)
-        elif not recipe.types[name].startswith("Tensor"):
-            text = name
-        elif recipe.types[name].endswith("[]"):
-            text = f"saved_value({name})"
-        else:
-            text = (f"{HOLD.format(x=name)} if type({name}) is Tensor "
-                    f"else saved_value({name})")
-        saved.append(text)
-    joint, arguments = ",\n            ", ", ".join(known)
-    asked = " and ".join(
-        f"type({x}) is Tensor and {x}.keys & AUTOGRAD" if len(
-            recipe.guarded) > 1 else f"{x}.keys & AUTOGRAD"
-        for x in recipe.guarded)
+        text = PARTS[part].format(x=owner) if part else (
+            f"saved_list({name})" if name in recipe.lists else name)
+        kind = SAVED
+        if name in recipe.tensors and name not in recipe.lists:
+            kind = HELD if name in recipe.guarded or (
+                recipe.types[name] == "Tensor"
+                and name not in recipe.numbers) else MAYBE
+        saved += kind.format(x=name, text=text)
+    arguments = ", ".join(known)
+    asked = " & ".join([f"{x}.keys" for x in recipe.guarded] + ["AUTOGRAD"])
+    if len(recipe.guarded) > 1:         # one of them may be a number
+        asked = " is ".join([f"type({x})" for x in recipe.guarded]
+                            + [f"Tensor and {asked}"])
     node = "".join(EDGE.format(x=x, i=i) for i, x in enumerate(places))
-    node += NODE.format(
-        edges=", ".join(f"node{i}, nr{i}" for i in range(len(places))),
-        saved=joint.join(text + "," * (len(saved) == 1) for text in saved))
+    node += NODE.format(saved=saved, edges=", ".join(
+        f"node{i}, nr{i}" for i in range(len(places))))
     several = recipe.outputs != ["result"]
     return (PREPARE.format(arguments=arguments, node=node),
-            RUN.format(arguments=arguments, node=node, guard=GUARD.format(
-                asked=asked, arguments=arguments) if asked else "", attach=(
-                ATTACH_ALL if several else ATTACH).format(
-                    save=f"node.saved += {SAVE.format(x='result')},"
+            RUN.format(
+                arguments=arguments, node=node,
+                guard=GUARD.format(asked=asked, arguments=arguments)
+                if recipe.guarded else "",
+                attach=(ATTACH_ALL if several else ATTACH).format(
+                    save="node.result_ = save(result)"
                     if recipe.results else "pass")))
 
 
 NODE = """
         node = kind()
         node.hooks = None
-        node.edges = {edges}
-        node.saved = (
-            {saved})"""
+        node.edges = {edges}{saved}"""
 PREPARE = """
 def make_prepare(kind):
     def prepare({arguments}):{node}
@@ -677,22 +702,25 @@ def make_prepare(kind):
     return prepare
 """
 GUARD = """
-        if not (mode.enabled and {asked}):
+        if not mode.enabled:
+            return unrecorded({arguments})
+        if not ({asked}):
             return otherwise({arguments})"""
 RUN = """
-def make_run(kind, mode, kernel, otherwise=None):
+def make_run(kind, mode, kernel, unrecorded=None, otherwise=None):
     def run({arguments}):{guard}{node}
         result = kernel({arguments}){attach}
         return result
     return run
 """
 ATTACH = """
-        if result.dtype.category == 2:
+        dtype = result.dtype
+        if dtype.category == 2:
             {save}
             found = result.array
             node.shape = result.shape if found is None else found.shape
-            node.dtype = result.dtype
-            if result._base is None and result.autograd is None:
+            node.dtype = dtype
+            if result._base is result.autograd is None:
                 result.autograd = node
                 result.keys |= AUTOGRAD
             else:
@@ -701,36 +729,36 @@ ATTACH_ALL = """
         attach(node, result)"""
 
 
-UNPACK = """if type({x}) is tuple:
-            {x} = ({x}[0] if len({x}) == 2 and {x}[0].storage.version == {x}[1]
-                   else unpack({x}, node, {x!r}))"""
+UNPACK = """
+        {x} = node.{x}_
+        if type({x}) is not Tensor or {x}._storage is not None and (
+                {x}._storage.version != node.{x}_version):
+            {x} = unpack({x}, node, {x!r})"""
 APPLY = """
 def make_apply({formulas}):
     def apply(node, grads):
-        saved = node.saved
-        if saved is None: raise used_twice(node)
-        grad = grads[0]
-        {names}saved
-        {unpacked}
+        grad = grads[0]{unpacked}
         return [{found}]
     return apply
+
+def release(node):{freed}
 """
+FREE = """
+    if type(node.{x}_) not in NUMBERS: node.{x}_ = FREED"""
+NUMBERS = {int, float, bool, type(None)}
 
 
 def apply_text(recipe):
     """The function that goes back through a node, as text."""
-    unpacked, found = [], []
-    first = len(recipe.names) - len(recipe.results)
-    for i, name in enumerate(recipe.names):
-        kind = recipe.types.get(name, "")
-        if i >= first:
-            unpacked.append(f"{name} = unpack({name}, node, {name!r}, "
-                            f"{recipe.results[i - first]})")
-        elif kind.endswith("[]") and kind.startswith("Tensor"):
-            unpacked.append(f"{name} = tuple([x and unpack(x, node, "
-                            f"{name!r}) for x in {name}])")
-        elif kind.startswith("Tensor"):
-            unpacked.append(UNPACK.format(x=name))
+    unpacked, found = "", []
+    for name in recipe.names:
+        text = f"node.{name}_"
+        if name in recipe.results:
+            text = f"unpack({text}, node, {name!r}, {recipe.results[name]})"
+        elif name in recipe.lists:
+            text = f"unpack_list({text}, node, {name!r})"
+        unpacked += (UNPACK if text[0] == "n" and name in recipe.tensors else
+                     "\n        {x} = {text}").format(x=name, text=text)
     for i, (_, names, first, pick) in enumerate(recipe.formulas):
         text = f"formula{i}({', '.join([first, *names])})"
         if first == "grad":
@@ -738,10 +766,15 @@ def apply_text(recipe):
         found.append(text if pick is None else f"*chosen({text}, {pick})")
     return APPLY.format(
         formulas=", ".join(f"formula{i}" for i in range(len(found))),
-        names="".join(name + ", " for name in recipe.names)
-        + "= " * bool(recipe.names),
-        unpacked="\n        ".join(unpacked) or "pass",
-        found=", ".join(found))
+        unpacked=unpacked, found=", ".join(found), freed="".join(
+            FREE.format(x=name) for name in recipe.tensors) or " pass")
+
+
+def unpack_list(saved, node, name):
+    """The tensors of a list that was saved."""
+    if saved is FREED:
+        raise used_twice(node)
+    return tuple([x and unpack(x, node, name) for x in saved])
 
 
 def chosen(found, pick):
@@ -760,29 +793,31 @@ class OperatorNode(Node):
     """A node whose derivative stands in the table: each recipe has a
     class of these."""
 
-    __slots__ = ("saved",)
+    __slots__ = ()
 
-    def release(self):
-        if self.saved:
-            for i in self.recipe.tensors:
-                if type(self.saved[i]) is tuple:
-                    self.saved = None
-                    return
+    def entries(self):
+        """What is saved of tensors, by name: a tensor with its version,
+        the parts of a result, or what became of them."""
+        for name in self.recipe.tensors:
+            found = getattr(self, f"{name}_")
+            if isinstance(found, Tensor):
+                found = found, getattr(self, f"{name}_version")
+            yield name, found
 
     def saved_parts(self):
-        """What is saved of tensors, for a drawing: name, shape, version
-        then, and now; None for a version of what is freed."""
-        for i in self.recipe.tensors:
-            name, found = self.recipe.names[i], self.saved and self.saved[i]
-            if self.saved is None:
+        """The same for a drawing: name, shape, version then, and now; None
+        for a version of what is freed."""
+        for name, found in self.entries():
+            if found is FREED:
                 yield name, (), None, None
-            elif type(found) is tuple and len(found) == 5:
+            elif name in self.recipe.lists or type(found) is not tuple:
+                continue
+            elif len(found) == 5:
                 shape = getattr(found[3], "shape", None)
                 yield name, shape, found[1], found[2].version
-            elif type(found) is tuple and len(found) == 2 and isinstance(
-                    found[0], Tensor):
+            elif len(found) == 2:
                 x, version = found
-                yield name, x.shape, version, x.storage.version
+                yield name, x.shape, version, version_of(x)
 
 
 RECORD = """
@@ -808,15 +843,16 @@ def record(schema, kernel, formulas):
     places = places_of(schema, formulas)
     if schema.arguments[places[0]].type[-1] == "]":
         return record_some(schema, kernel, formulas)
-    otherwise = kernel
+    unrecorded = otherwise = kernel
     if schema.is_view:
-        def otherwise(*args): return mark_unrecorded(kernel(*args))
+        def unrecorded(*args): return mark_unrecorded(kernel(*args))
+        otherwise = unrecorded
     elif len(places) > 1 or sum(
             a.type.startswith("Tensor") for a in schema.arguments) > 1:
         otherwise = record_some(schema, kernel, formulas)
     names = [schema.arguments[i].name for i in places]
     return Recipe(schema, formulas, places, names).make_run(
-        kernel, otherwise)
+        kernel, unrecorded, otherwise)
 
 
 def record_some(schema, kernel, formulas):
@@ -855,11 +891,17 @@ def wanted_of(tensors):
     return sum([1 << i for i, x in enumerate(tensors) if wants_grad(x)])
 
 
+def save_results(node, results):
+    """Save those of the results that a formula wants."""
+    for name, nr in node.recipe.results.items():
+        setattr(node, f"{name}_", save(results[nr]))
+
+
 def attach(node, results):
     """Make each of several results an output of the node."""
     node.shape = [shape_of(x) for x in results]
     node.dtype = [x.dtype for x in results]
-    node.saved += tuple([save(results[nr]) for nr in node.recipe.results])
+    save_results(node, results)
     for nr, x in enumerate(results):
         if x.dtype.category == 2:
             set_history(x, node, nr)
@@ -959,35 +1001,23 @@ def fit(grad, shape, dtype):
     return grad if grad.dtype is dtype else grad.to(dtype)
 
 
-def count_uses(roots):
-    """What the walk waits for, over all nodes that the roots reach: a list
-    for each, with a place for the gradient of each output, and last how
-    many edges lead to it."""
-    waiting = {node: nothing_yet(node, 0) for node in roots}
-    stack = list(waiting)
+def count_uses(starts):
+    """How many gradients each node waits for, over all that the starts
+    reach."""
+    uses, stack = {}, [starts]
     while stack:
-        for node in stack.pop().edges[::2]:
-            if node in waiting:
-                waiting[node][-1] += 1
+        for node in stack.pop():
+            if node in uses:
+                uses[node] += 1
             elif node is not None:
-                waiting[node] = ([None, 1] if type(node.shape) is tuple
-                                 else nothing_yet(node, 1))
-                stack.append(node)
-    return waiting
+                uses[node] = 1
+                stack.append(node.edges[::2])
+    return uses
 
 
-def nothing_yet(node, uses):
-    outputs = len(node.shape) if type(node.shape) is list else 1
-    return [None] * outputs + [uses]
-
-
-def receive(entry, node, nr, grad):
-    """Add a gradient to what has arrived at a node."""
-    found, before = grad.array, entry[nr]
-    if (found is None or found.shape != node.shape
-            or grad.dtype is not node.dtype):
-        grad = fit_output(grad, node, nr)
-    entry[nr] = grad if before is None else before + grad
+def nothing_yet(node):
+    """A place for the gradient of each output of a node."""
+    return [None] * (len(node.shape) if type(node.shape) is list else 1)
 
 
 def fit_output(grad, node, nr):
@@ -1005,19 +1035,35 @@ def run_backward(roots, retain_graph, create_graph, targets=None):
     arrive there are filled in, only nodes on a way to one are walked, and
     no leaf is touched.
     """
-    waiting = count_uses([node for (node, _), _ in roots])
+    uses = count_uses([node for (node, _), _ in roots])
     if anomaly.on:
-        watch(waiting)
-    walked = None if targets is None else on_the_way(targets, waiting)
-    for (node, nr), grad in roots:
-        receive(waiting[node], node, nr, grad)
-    ready = [node for node in dict.fromkeys(node for (node, _), _ in roots)
-             if not waiting[node][-1]]
+        watch(uses)
+    walked = None if targets is None else on_the_way(targets, uses)
+    edges = itertools.chain.from_iterable(edge for edge, _ in roots)
+    found, arrived, ready = [grad for _, grad in roots], {}, []
     with set_grad_enabled(create_graph):
-        while ready:
+        while True:
+            for grad, after, nr in zip(found, edges, edges):
+                if after is None:
+                    continue
+                if grad is not None:
+                    memory = grad.array
+                    if (memory is None or memory.shape != after.shape
+                            or grad.dtype is not after.dtype):
+                        grad = fit_output(grad, after, nr)
+                    grads = arrived.get(after)
+                    if grads is None:
+                        grads = arrived[after] = nothing_yet(after)
+                    before = grads[nr]
+                    grads[nr] = grad if before is None else before + grad
+                left = uses[after] = uses[after] - 1
+                if not left:
+                    ready.append(after)
+            found = grad = before = grads = ()      # `arrived` holds them
+            if not ready:
+                return
             node = ready.pop()
-            grads = waiting.pop(node)
-            del grads[-1]               # the count, 0 by now
+            grads = arrived.pop(node, None) or nothing_yet(node)
             if targets or node.hooks:
                 note(node, grads, targets)
             if walked is not None and node not in walked:
@@ -1027,15 +1073,6 @@ def run_backward(roots, retain_graph, create_graph, targets=None):
             else:
                 found = applied(node, grads)
             edges = iter(node.edges)    # a node, its output, a node, ...
-            for grad, after, nr in zip(found, edges, edges):
-                if after is not None:
-                    entry = waiting[after]
-                    if grad is not None:
-                        receive(entry, after, nr, grad)
-                    entry[-1] -= 1
-                    if not entry[-1]:
-                        ready.append(after)
-            found = grad = None         # only `waiting` holds gradients
             if not retain_graph:
                 node.release()
 
@@ -2173,10 +2210,7 @@ class CopySlices(Node):
         part = move(grads[0], self.base, self.view)
         # what a formula makes of a saved result leads to this node, and it
         # may be walked after self.inner is released
-        inner = type(self.inner)()
-        for name in ("edges", "shape", "dtype", "hooks", "saved"):
-            setattr(inner, name, getattr(self.inner, name))
-        found = list(inner.apply([part]))
+        found = list(copy.copy(self.inner).apply([part]))
         rest = grads[0] - move(part, self.view, self.base)
         if self.has_self and found[0] is not None:
             rest = rest + move(found[0], self.view, self.base)
@@ -2236,8 +2270,7 @@ def record_write(schema, kernel, formulas):
         kernel(self, *args)
         if not wants_grad(base):
             expect_late_views(base)
-        if node.recipe.results:
-            node.saved += (save(self),)
+        save_results(node, [self])
         node.shape, node.dtype = metadata_of(self)
         if base is self:
             set_history(self, node)
@@ -2433,7 +2466,7 @@ def set_data(self, value):
         raise RuntimeError(f"this tensor requires grad, and {value.dtype} "
                            f"has none; call requires_grad_(False) first")
     if value.storage.buffer is not self.storage.buffer:
-        old, self.storage = self.storage, unnoticed(
+        old, self._storage = self.storage, unnoticed(
             value.storage, self.storage.version)
         self.keys ^= old.device.bit ^ self.storage.device.bit
     self.keys ^= self.dtype.bit ^ value.dtype.bit
@@ -2510,13 +2543,15 @@ def saved_storage(entry):
     if type(entry) is tuple and len(entry) == 5:
         return entry[2]
     if type(entry) is tuple and len(entry) == 2:
-        return getattr(entry[0], "storage", None)
+        return entry[0].storage
 
 
 def refuse_saved(x, frozen, schema):
     """Nothing that inference_mode() made is saved for backward."""
-    saved = getattr(get_grad_fn(x), "saved", None) or ()
-    storages = [y.storage for y in frozen]
+    node, storages = get_grad_fn(x), [y.storage for y in frozen]
+    saved = [part for name, found in node.entries() for part in (
+        found if name in node.recipe.lists else [found])] if isinstance(
+            node, OperatorNode) else []
     if any(saved_storage(entry) is s for entry in saved for s in storages):
         raise RuntimeError(
             f"{schema.name}() would save a tensor that was made in "
@@ -2635,7 +2670,7 @@ def push_forward(recipe_for, formulas, known, args, result):
         node.shape = shape_of(result) if single else [
             shape_of(y) for y in results]
         node.dtype = result.dtype if single else [y.dtype for y in results]
-        node.saved += tuple([save(results[nr]) for nr in node.recipe.results])
+        save_results(node, results)
         starts = [y.new_zeros(y.shape).requires_grad_()
                   if y.dtype.category == 2 else None for y in results]
         pairs = [(fit(g, shape_of(x), x.dtype), tangent_of(x))
@@ -2997,16 +3032,13 @@ def saved_of(self, name):
     if name[7:] not in names:
         raise AttributeError(f"{self.name()} has no attribute {name!r}"
                              + nearest(name, [f"_saved_{n}" for n in names]))
-    if self.saved is None:
-        raise used_twice(self)
-    place = names.index(name[7:])
-    value, first = self.saved[place], len(names) - len(self.recipe.results)
-    if place not in self.recipe.tensors or type(value) is not tuple:
-        return value
-    nr = self.recipe.results[place - first] if place >= first else None
-    if self.recipe.types.get(name[7:], "").endswith("[]"):
-        return tuple([x and unpack(x, self, name[7:]) for x in value])
-    return unpack(value, self, name[7:], nr)
+    name, recipe = name[7:], self.recipe
+    value = getattr(self, f"{name}_")
+    if name in recipe.lists:
+        return unpack_list(value, self, name)
+    if name in recipe.tensors:
+        return unpack(value, self, name, recipe.results.get(name))
+    return value
 
 
 OperatorNode.__getattr__ = saved_of
@@ -3071,20 +3103,14 @@ def unpack_by_hook(entry, node, output_nr):
 def pack_saved(node):
     """Pack all that a node has saved."""
     node = node.inner if type(node) is CopySlices else node
-    if not isinstance(node, OperatorNode) or not node.saved:
+    if not isinstance(node, OperatorNode):
         return
-    saved, recipe = list(node.saved), node.recipe
-    first = len(saved) - len(recipe.results)
-    for i in recipe.tensors:
-        entry = saved[i]
-        if type(entry) is not tuple or not entry:
-            continue
-        if recipe.types.get(recipe.names[i], "").endswith("[]"):
-            saved[i] = tuple([x and pack(x, node) for x in entry])
-        else:
-            saved[i] = pack(entry, node, recipe.results[i - first]
-                            if i >= first else None)
-    node.saved = tuple(saved)
+    for name, entry in list(node.entries()):
+        if type(entry) is tuple:
+            setattr(node, f"{name}_", tuple([x and pack(x, node)
+                                             for x in entry])
+                    if name in node.recipe.lists else
+                    pack(entry, node, node.recipe.results.get(name)))
 
 
 def wrap_packing(operator, kernel):

@@ -525,13 +525,16 @@ def short_write(function, results):
         lambda *args: False)
 
 
+ONE = 1                 # the schemas' alpha, as long as nobody gives one
+
+
 def binary_kernel(function, plan, results):
     """The kernel of two inputs: the short way, or the general one."""
     general, ndarray = general_kernel(function, plan), np.ndarray
     write = short_write(function, results)
 
     def kernel(self, other, alpha=1, out=None):
-        if out is not None or alpha != 1 or alpha is True:
+        if out is not None or alpha is not ONE:
             if out is not self or not write(self, other, alpha):
                 return general(self, other, alpha, out=out)
             return self
@@ -554,10 +557,9 @@ def binary_kernel(function, plan, results):
                     return from_array(found)
                 x = new_tensor(Tensor)              # own(), without a call
                 x.dtype = result
-                x._base = None
                 x.keys = CPU
                 x.array = found
-                x.autograd = None
+                x._storage = x._base = x.autograd = None
                 return x
         except (AttributeError, KeyError, RuntimeError, ValueError,
                 OverflowError):

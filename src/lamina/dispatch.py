@@ -844,10 +844,9 @@ def own(found, dtype):
         found = np.asarray(found)
     x = new_tensor(Tensor)
     x.dtype = dtype
-    x._base = None
     x.keys = CPU
     x.array = found
-    x.autograd = None
+    x._storage = x._base = x.autograd = None
     return x
 
 
@@ -856,7 +855,7 @@ def fill_storage(x):
     memory = x.array
     if not memory.flags.c_contiguous:
         memory = in_memory_order(memory)
-    x.storage = storage = new_storage(Storage)
+    x._storage = storage = new_storage(Storage)
     storage.buffer = memory
     storage.device = cpu
     storage.version = 0
@@ -1121,7 +1120,7 @@ def resize_out(out, geometry):
                       f"an empty one", stacklevel=7)
     if not fits:
         first = 0
-        out.storage = Storage(size * out.dtype.itemsize, out.device)
+        out._storage = Storage(size * out.dtype.itemsize, out.device)
     out.geometry, out.array = geometry._replace(offset=first), None
 
 
@@ -1587,7 +1586,7 @@ class SparseTensor(Tensor):
         self.geometry = Geometry(tuple(size), (0,) * len(size))
         self.dtype = entries.dtype
         self.keys = entries.device.bit | sparse_coo.bit
-        self._base = self.array = self.autograd = None
+        self._storage = self._base = self.array = self.autograd = None
 
     @property
     def device(self):

@@ -242,11 +242,11 @@ class Tensor:
     same memory (chapter 3), `autograd` is the gradient's (chapter 8).
     """
 
-    __slots__ = ("storage", "geometry", "dtype", "_base",
+    __slots__ = ("_storage", "geometry", "dtype", "_base",
                  "keys", "array", "autograd", "__weakref__")
 
     def __init__(self, storage, geometry, dtype):
-        self.storage = storage
+        self._storage = storage
         self.geometry = geometry
         self.dtype = dtype
         self._base = None
@@ -255,6 +255,12 @@ class Tensor:
         self.autograd = None
 
     __hash__ = object.__hash__
+
+    @property
+    def storage(self):
+        """The bytes, which may be other tensors' too."""
+        found = self._storage
+        return self.late["storage"](self) if found is None else found
 
     @property
     def shape(self):
@@ -281,7 +287,7 @@ class Tensor:
                           self.dtype, getattr(self, "requires_grad", False),
                           getattr(self, "grad", None))
 
-    late = {}       # slot -> function that fills it when it is asked for
+    late = {}       # name -> function that makes it when it is asked for
 
     def __getattr__(self, name):
         fill = Tensor.late.get(name)
@@ -755,7 +761,7 @@ _blank = Tensor.__new__
 def view_of(x, geometry, dtype=None):
     """A tensor with another geometry on x's storage."""
     view = _blank(Tensor)           # without __init__: it is made often
-    view.storage = storage = x.storage
+    view._storage = storage = x.storage
     view.geometry = geometry
     view.dtype = dtype = dtype or x.dtype
     view._base = x if x._base is None else x._base
