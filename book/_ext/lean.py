@@ -33,6 +33,7 @@ UNUSED = re.compile('pygments|mystnb|togglebutton|toggleHint|toggleOpenOnPrint|d
                     'DOCUMENTATION_OPTIONS|documentation_options')
 PLAIN = re.compile(r'<span class="(?:n|nn|nv|p|o|w|x)">'
                    r'([^<]*)</span>')
+VIEWPORT = re.compile('<meta name="viewport"[^>]*>\n?')
 EMPTY = re.compile('<span></span>')
 FOLD = re.compile(r'<details class="admonition hide above-input">\s*'
                   r'<summary.*?</summary>(?P<code>.*?)</details>', re.S)
@@ -107,6 +108,8 @@ def slim(app, pagename, templatename, context, doctree):
     if 'body' in context:
         body = EMPTY.sub('', context['body'])
         context['body'] = FOLD.sub(name_fold, PLAIN.sub(r'\1', body))
+    # Sphinx says it, and docutils again.
+    context['metatags'] = VIEWPORT.sub('', context.get('metatags') or '')
     sheets = [str(css.filename).partition('?')[0].removeprefix('_static/')
               for css in context['css_files']]
     context['sheets'] = ' '.join(
