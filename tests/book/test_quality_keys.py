@@ -280,3 +280,71 @@ def test_a_chapter_is_there_soon(loads):
     shown = [ms for _, ms in loads.values()]
     print({name: round(ms) for name, (_, ms) in loads.items()})
     assert statistics.median(shown) < 3000
+
+
+# What the time to the first paint is made of, and no machine's speed is in.
+
+def test_little_is_sent_before_the_text(html):
+    for path in sorted((html / 'chapters').glob('*.html')):
+        page = path.read_text('utf-8')
+        before = page[:page.index('</aside>', page.index('<h1>'))]
+        assert len(gzip.compress(before.encode(), 6)) < 25_000, path.name
+        # Each picture of the style is a document of its own.
+        style = re.search('<style id="book-style.*?</style>', before, re.S)[0]
+        assert style.count('data:image') <= 1, path.name
+
+
+# Runs in the page: what its first paint waits for; which part of its
+# elements that has; and how many wait once all has come.
+PAINTED = '''async () => {
+  const all = [...document.querySelectorAll('.bd-article *')];
+  const shown = () => all.filter(element => element.checkVisibility(
+    {contentVisibilityAuto: true})).length;
+  const whole = shown();
+  document.documentElement.classList.add('arriving');
+  await new Promise(done => requestAnimationFrame(
+    () => requestAnimationFrame(done)));
+  const first = shown();
+  document.documentElement.classList.remove('arriving');
+  return [
+    performance.getEntriesByType('resource')
+      .filter(entry => entry.renderBlockingStatus === 'blocking')
+      .map(entry => entry.name),
+    [...document.querySelectorAll('link[rel=preload]')]
+      .filter(link => matchMedia(link.media).matches).length,
+    first / whole];
+}'''
+
+
+@pytest.mark.parametrize('reader', [PHONE], indirect=True, ids=['360px'])
+def test_the_first_paint_is_of_the_first_screens(reader, html):
+    for path in sorted((html / 'chapters').glob('*.html')):
+        reader.open(f'chapters/{path.stem}')
+        blocking, preloads, part = reader.page.evaluate(PAINTED)
+        assert blocking == [] and preloads == 0 and part < 0.2, path.stem
+    assert reader.wrong == []
+
+
+def test_a_page_has_arrived_when_it_is_loaded(reader):
+    """And who comes to a place in it finds all that is above."""
+    page = reader.page
+    page.add_init_script('''addEventListener('DOMContentLoaded', () => {
+      window.early = document.documentElement.classList.contains('arriving');
+    })''')
+    classes = 'document.documentElement.className'
+    for place, early in ('', True), ('#what-to-remember', False):
+        page.goto('about:blank')
+        page.goto(f'{reader.site}chapters/02_strides.html{place}')
+        page.wait_for_function(f'!{classes}.includes("arriving")')
+        assert page.evaluate('window.early') == early
+    place = page.locator('#what-to-remember').bounding_box()
+    assert -5 < place['y'] < 300
+    page.reload()           # the browser goes back to where it was
+    assert page.evaluate('window.early') is False
+    assert reader.wrong == []
+
+
+def test_a_page_says_its_width_once(html):
+    for path in html.rglob('*.html'):
+        if '_static' not in path.parts and path != html / 'index.html':
+            assert path.read_text('utf-8').count('name="viewport"') == 1, path
