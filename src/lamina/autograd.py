@@ -503,7 +503,7 @@ def unpack(saved, node, name, output_nr=None):
         x = new_tensor(Tensor)          # own(), but for the storage
         x._storage, x.array, x.dtype = storage, memory, dtype
         x.keys = storage.device.bit | dtype.bit
-        x._base = x.autograd = None
+        x._geometry = x._base = x.autograd = None
     if storage.version != version:
         raise overwritten(x, version, node, name)
     if grad_mode.enabled:               # the gradient may have a gradient
@@ -618,7 +618,9 @@ class Recipe:
             "__slots__": [f"{name}_" for name in self.names] + [
                 f"{name}_version" for name in self.tensors],
             "recipe": self, "apply": space["make_apply"](*wanted),
-            "release": space["release"]})
+            "release": space["release"],
+            **{f"_saved_{name}": property(functools.partial(saved_of, name))
+               for name in self.names}})
         self.prepare = space["make_prepare"](self.kind)
         self.make_run = functools.partial(space["make_run"], self.kind,
                                           grad_mode)
@@ -775,6 +777,16 @@ def unpack_list(saved, node, name):
     if saved is FREED:
         raise used_twice(node)
     return tuple([x and unpack(x, node, name) for x in saved])
+
+
+def saved_of(name, node):
+    """node._saved_self: what the node saved, as the formulas get it."""
+    value, recipe = getattr(node, f"{name}_"), node.recipe
+    if name in recipe.lists:
+        return unpack_list(value, node, name)
+    if name in recipe.tensors:
+        return unpack(value, node, name, recipe.results.get(name))
+    return value
 
 
 def chosen(found, pick):
@@ -2470,7 +2482,7 @@ def set_data(self, value):
             value.storage, self.storage.version)
         self.keys ^= old.device.bit ^ self.storage.device.bit
     self.keys ^= self.dtype.bit ^ value.dtype.bit
-    self.geometry, self.dtype = value.geometry, value.dtype
+    self._geometry, self.dtype = value.geometry, value.dtype
     self.array = None
     if type(self.autograd) is AccumulateGrad:
         self.autograd.shape, self.autograd.dtype = metadata_of(self)
@@ -3024,24 +3036,6 @@ def where_recorded(node):
         return f"It was recorded here:\n{recorded_at[node]}"
     return ("Where it was recorded is not known: anomaly mode was not on "
             "at that time")
-
-
-def saved_of(self, name):
-    """node._saved_self: what the node saved under a name."""
-    names = self.recipe.names if name.startswith("_saved_") else ()
-    if name[7:] not in names:
-        raise AttributeError(f"{self.name()} has no attribute {name!r}"
-                             + nearest(name, [f"_saved_{n}" for n in names]))
-    name, recipe = name[7:], self.recipe
-    value = getattr(self, f"{name}_")
-    if name in recipe.lists:
-        return unpack_list(value, self, name)
-    if name in recipe.tensors:
-        return unpack(value, self, name, recipe.results.get(name))
-    return value
-
-
-OperatorNode.__getattr__ = saved_of
 
 
 class Packing(threading.local):

@@ -559,7 +559,7 @@ def binary_kernel(function, plan, results):
                 x.dtype = result
                 x.keys = CPU
                 x.array = found
-                x._storage = x._base = x.autograd = None
+                x._storage = x._geometry = x._base = x.autograd = None
                 return x
         except (AttributeError, KeyError, RuntimeError, ValueError,
                 OverflowError):

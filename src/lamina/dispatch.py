@@ -846,7 +846,7 @@ def own(found, dtype):
     x.dtype = dtype
     x.keys = CPU
     x.array = found
-    x._storage = x._base = x.autograd = None
+    x._storage = x._geometry = x._base = x.autograd = None
     return x
 
 
@@ -866,10 +866,10 @@ def fill_geometry(x):
     """Give a tensor that own() has made its geometry."""
     found = x.array
     if found.flags.c_contiguous:
-        x.geometry = geometry = row_major(found.shape)
+        x._geometry = geometry = row_major(found.shape)
     else:
         steps = [s // found.itemsize for s in found.strides]
-        x.geometry = geometry = Geometry(found.shape, tuple(steps), 0)
+        x._geometry = geometry = Geometry(found.shape, tuple(steps), 0)
     return geometry
 
 
@@ -1121,7 +1121,7 @@ def resize_out(out, geometry):
     if not fits:
         first = 0
         out._storage = Storage(size * out.dtype.itemsize, out.device)
-    out.geometry, out.array = geometry._replace(offset=first), None
+    out._geometry, out.array = geometry._replace(offset=first), None
 
 
 def writing(operator, kernel):
@@ -1583,7 +1583,7 @@ class SparseTensor(Tensor):
     def __init__(self, places, entries, size, coalesced=False):
         self.places, self.entries = places, entries
         self.coalesced = coalesced      # sorted, and no place comes twice
-        self.geometry = Geometry(tuple(size), (0,) * len(size))
+        self._geometry = Geometry(tuple(size), (0,) * len(size))
         self.dtype = entries.dtype
         self.keys = entries.device.bit | sparse_coo.bit
         self._storage = self._base = self.array = self.autograd = None

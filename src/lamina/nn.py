@@ -816,7 +816,7 @@ def replace_memory(x, new):
     if new.storage is x.storage and new.geometry == x.geometry:
         return
     layers = x.keys & -FIRST_LAYER & ~x.dtype.bit
-    x._storage, x.geometry, x.dtype = new.storage, new.geometry, new.dtype
+    x._storage, x._geometry, x.dtype = new.storage, new.geometry, new.dtype
     x.array, x.keys = None, layers | new.keys
     if x.autograd is not None:
         x.autograd = AccumulateGrad(x)  # the old one noted shape and dtype

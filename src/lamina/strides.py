@@ -242,12 +242,12 @@ class Tensor:
     same memory (chapter 3), `autograd` is the gradient's (chapter 8).
     """
 
-    __slots__ = ("_storage", "geometry", "dtype", "_base",
+    __slots__ = ("_storage", "_geometry", "dtype", "_base",
                  "keys", "array", "autograd", "__weakref__")
 
     def __init__(self, storage, geometry, dtype):
         self._storage = storage
-        self.geometry = geometry
+        self._geometry = geometry
         self.dtype = dtype
         self._base = None
         self.keys = storage.device.bit | dtype.bit
@@ -258,9 +258,15 @@ class Tensor:
 
     @property
     def storage(self):
-        """The bytes, which may be other tensors' too."""
+        """The bytes under it, which its views share; a method in PyTorch."""
         found = self._storage
         return self.late["storage"](self) if found is None else found
+
+    @property
+    def geometry(self):
+        """Shape, strides and offset: how its elements lie there."""
+        found = self._geometry
+        return self.late["geometry"](self) if found is None else found
 
     @property
     def shape(self):
@@ -288,14 +294,6 @@ class Tensor:
                           getattr(self, "grad", None))
 
     late = {}       # name -> function that makes it when it is asked for
-
-    def __getattr__(self, name):
-        fill = Tensor.late.get(name)
-        if fill is not None:
-            return fill(self)
-        # a name like __array_struct__ is a library's question, not a typo
-        near = "" if name[:2] == "__" else nearest(name, dir(type(self)))
-        raise AttributeError(f"a tensor has no attribute {name!r}{near}")
 
 
 def _rebuild(kind, storage, geometry, dtype, requires_grad, grad):
@@ -762,7 +760,7 @@ def view_of(x, geometry, dtype=None):
     """A tensor with another geometry on x's storage."""
     view = _blank(Tensor)           # without __init__: it is made often
     view._storage = storage = x.storage
-    view.geometry = geometry
+    view._geometry = geometry
     view.dtype = dtype = dtype or x.dtype
     view._base = x if x._base is None else x._base
     view.keys = storage.device.bit | dtype.bit
@@ -1414,7 +1412,7 @@ def _in_place(view):
                 f"{changed.__name__}() would change the geometry of a "
                 f"tensor that requires grad under its history; write "
                 f"x = x.{view.__name__}(...)")
-        self.geometry = view(self, *args, **kwargs).geometry
+        self._geometry = view(self, *args, **kwargs).geometry
         self.array = None
         return self
     changed.__name__ = changed.__qualname__ = view.__name__ + "_"
