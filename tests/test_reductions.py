@@ -122,6 +122,26 @@ def test_infinities_in_a_sum(device):
     assert same(x.sum(1).tolist(), [inf, nan, inf])
 
 
+def test_infinities_in_the_sum_of_rows(device):
+    x = lamina.tensor([[inf, 1.0, nan, inf], [2.0, 1.0, 1.0, -inf]],
+                      device=device)
+    assert same(x.sum(0).tolist(), [inf, 2.0, nan, nan])
+    assert x.sum((0,), keepdim=True).shape == (1, 4)
+    assert x[:0].sum(0).tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize('shape', [(40, 3), (2, 20, 16), (1, 1), (0, 5)])
+def test_extremes_and_sums_of_short_rows(shape):
+    x = np.arange(math.prod(shape), dtype='float32').reshape(shape) % 7
+    x.reshape(-1)[3::10] = nan
+    for name in ('amax', 'amin', 'sum', 'prod'):
+        for keepdim in (False, True):
+            fast, slow = (getattr(lamina.from_numpy(x).to(device), name)(
+                -1, keepdim) for device in ('cpu', 'python'))
+            np.testing.assert_array_equal(
+                fast.numpy(), slow.to('cpu').numpy(), strict=True)
+
+
 def test_pairwise_sum():
     assert pairwise_sum([]) == 0
     assert pairwise_sum(list(range(1000))) == 499500

@@ -109,7 +109,7 @@ def reduction(schema, doc, python, numpy, dtype=lambda d: d, empty_ok=True):
     `empty_ok` no elements have no answer.
     """
     op = define(schema, doc)
-    name = op.schema.name
+    name, dtype = op.schema.name, functools.cache(dtype)
 
     def python_kernel(self, dim, keepdim, wanted=None, *others):
         dims, shape = plan_reduction(
@@ -149,11 +149,48 @@ def adds_pairwise(x, axis):
     return closest is None or closest in axis
 
 
+@functools.lru_cache(256)
+def row_of_ones(count, dtype):
+    return np.ones(count, dtype)
+
+
+def add_rows(x):
+    """The sum of a matrix's rows: by BLAS for blocks of 64 of them, then
+    for the sums of the blocks in the same way."""
+    count = len(x)
+    if count <= 128:
+        return row_of_ones(count, x.dtype).dot(x)
+    whole = count - count % 64
+    blocks = x[:whole].reshape(whole // 64, 64, x.shape[1])
+    total = add_rows(row_of_ones(64, x.dtype) @ blocks)
+    return total if whole == count else total + add_rows(x[whole:])
+
+
+def reduce_rows(ufunc, x, axis, keepdims, dtype=None):
+    """ufunc.reduce; short rows are made columns first."""
+    last = x.ndim - 1
+    if (axis != (last,) or not last or not 0 < x.shape[last] <= 16
+            or not x.flags.c_contiguous):
+        return ufunc.reduce(x, axis, dtype, None, keepdims)
+    columns = x.reshape(-1, x.shape[last]).T.copy()
+    return ufunc.reduce(columns, 0, dtype).reshape(
+        x.shape[:last] + (1,) * keepdims)
+
+
 def numpy_sum(x, axis, keepdims, dtype):
     """np.add.reduce, in blocks where NumPy would add row after row."""
+    first = len(axis)           # are they the first ones of a row-major x?
+    if (0 < first < x.ndim and axis[-1] == first - 1
+            and x.dtype is dtype and dtype.char in "fd"
+            and x.flags.c_contiguous):
+        if x.ndim == 2 and not keepdims:
+            return add_rows(x)
+        kept = x.shape[first:]
+        rows = x.reshape(math.prod(x.shape[:first]), math.prod(kept))
+        return add_rows(rows).reshape((1,) * first * keepdims + kept)
     size = max([x.shape[d] for d in axis], default=0)
     if size <= 128 or dtype.kind != "f" or adds_pairwise(x, axis):
-        return np.add.reduce(x, axis, dtype, None, keepdims)
+        return reduce_rows(np.add, x, axis, keepdims, dtype)
     d = next(d for d in axis if x.shape[d] == size)
     count, before = x.shape[d] // 64, (slice(None),) * d
     blocks = x[*before, :count * 64].reshape(
@@ -176,7 +213,7 @@ reduction("sum.dim_IntList(Tensor self, int[]? dim=None, bool keepdim=False,"
 
 
 def numpy_prod(x, axis, keepdims, dtype):
-    return np.multiply.reduce(x, axis, dtype, None, keepdims)
+    return reduce_rows(np.multiply, x, axis, keepdims, dtype)
 
 
 reduction("prod.dim_int(Tensor self, int dim, bool keepdim=False, *, "
@@ -238,11 +275,13 @@ smallest = first_best(lambda a, b: a < b)
 
 reduction("amax(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
           "The largest element over dimensions; nan if there is one.",
-          lambda row: row[largest(row)], np and untyped(np.max),
+          lambda row: row[largest(row)],
+          np and untyped(functools.partial(reduce_rows, np.maximum)),
           empty_ok=False)
 reduction("amin(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
           "The smallest element over dimensions; nan if there is one.",
-          lambda row: row[smallest(row)], np and untyped(np.min),
+          lambda row: row[smallest(row)],
+          np and untyped(functools.partial(reduce_rows, np.minimum)),
           empty_ok=False)
 
 
@@ -858,7 +897,7 @@ def rowwise(schema, doc, python, numpy, dtype=lambda d: d, turned=False):
     as self does.
     """
     op = define(schema, doc)
-    count = count_inputs(op.schema)
+    count, dtype = count_inputs(op.schema), functools.cache(dtype)
 
     def result(self):
         like = self if turned else empty(self.shape, device="meta")
@@ -875,15 +914,16 @@ def rowwise(schema, doc, python, numpy, dtype=lambda d: d, turned=False):
         return out
 
     def cpu_kernel(*args):
-        self, arrays = args[0], [array(x) for x in args[:count]]
+        self, arrays = args[0], [*map(array, args[:count])]
         x, result_dtype = arrays[0], dtype(self.dtype)
         dims = reduced_dims(args[count], x.ndim)
         if not dims:                    # a number is a row of one
             arrays = [a.reshape(1) for a in arrays]
         found = quiet(numpy, *arrays, dims[0] if dims else 0,
                       *args[count + 1:])
-        found = np.asarray(found, numpy_dtypes[result_dtype],
-                           order="C").reshape(x.shape)
+        found = np.asarray(found, numpy_dtypes[result_dtype], order="C")
+        if not dims:
+            found = found.reshape(())
         if not turned or x.flags.c_contiguous:
             return own(found, result_dtype)
         out = result(self)
@@ -1198,18 +1238,18 @@ def parts_of(rows, size, columns):
 
 def softmax_block(x, axis, out):
     np.exp(x, out)                  # most rows need no shift
-    total = np.add.reduce(out, axis, None, None, True)
+    total = reduce_rows(np.add, out, (axis,), True)
     if not (total.min() >= 1 and total.max() < np.inf):
-        shift = np.maximum.reduce(x, axis, None, None, True)
+        shift = reduce_rows(np.maximum, x, (axis,), True)
         np.exp(np.subtract(x, shift, out), out)
-        total = np.add.reduce(out, axis, None, None, True)
+        total = reduce_rows(np.add, out, (axis,), True)
     np.divide(out, total, out)
 
 
 def log_softmax_block(x, axis, out):
-    shift = np.maximum.reduce(x, axis, None, None, True)
+    shift = reduce_rows(np.maximum, x, (axis,), True)
     np.subtract(x, shift, out)
-    total = np.add.reduce(np.exp(out), axis, None, None, True)
+    total = reduce_rows(np.add, np.exp(out), (axis,), True)
     np.subtract(out, np.log(total), out)
 
 
