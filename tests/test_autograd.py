@@ -75,6 +75,34 @@ def test_every_operator_has_an_entry():
         leaf([0.0, 1.0], 'cpu').to_sparse()
 
 
+@pytest.mark.parametrize('dtype', [float32, float64, lamina.bfloat16])
+def test_products_with_one_matrix_transposed(dtype):
+    """The three devices agree, and views and empty matrices are no case."""
+    a, b = (lamina.arange(24.0).reshape(4, 6)[::step, 1:].to(dtype)
+            for step in (1, 2))
+    for x, y in ((a, b), (a[:, :0], b[:, :0])):
+        for name, left, right in (('_mm_nt', x, y), ('_mm_tn', x.t(), y.t())):
+            fast, slow, shape = (functions[name](
+                left.to(device), right.to(device))
+                for device in (*DEVICES, 'meta'))
+            assert fast.tolist() == slow.tolist() == x.mm(y.t()).tolist()
+            assert fast.dtype is slow.dtype is shape.dtype is dtype
+            assert fast.shape == shape.shape
+
+
+@pytest.mark.parametrize('name, other', [
+    ('_mm_nt', (2, 4)), ('_mm_nt', (3,)), ('_mm_nt', (2, 3, 3)),
+    ('_mm_tn', (3, 3)), ('_mm_tn', (2,)), ('_mm_tn', (2, 3, 3))])
+def test_transposed_products_that_do_not_fit(name, other):
+    for device in DEVICES:
+        with pytest.raises((RuntimeError, IndexError)):
+            functions[name](lamina.ones(2, 3, device=device),
+                            lamina.ones(other, device=device))
+    with pytest.raises(RuntimeError, match='one dtype'):
+        functions[name](lamina.ones(2, 2),
+                        lamina.ones(2, 2, dtype=float64))
+
+
 def test_meta_gives_shapes():
     x = lamina.ones(2, 3, device='meta').requires_grad_()
     y = (x[:, ::2] @ lamina.ones(2, 4, device='meta')).relu()

@@ -380,6 +380,8 @@ CASES = [       # an operator, how it is called, its inputs' shapes
         x, ints(x, [0, 2, 1]), 1), (2, 3)),
     # products
     ('mm', lambda op, x, y: op(x, y), (2, 3), (3, 2)),
+    ('_mm_nt', lambda op, x, y: op(x, y), (2, 3), (4, 3)),
+    ('_mm_tn', lambda op, x, y: op(x, y), (3, 2), (3, 4)),
     ('bmm', lambda op, x, y: op(x, y), (2, 1, 3), (2, 3, 2)),
     ('matmul', lambda op, x, y: op(x, y), (2, 3), (2, 3, 1)),
     ('matmul', lambda op, x, y: op(x, y), (3,), (2, 3, 2)),

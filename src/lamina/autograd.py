@@ -21,10 +21,10 @@ import weakref
 
 import lamina.dispatch as dispatch
 import lamina.strides as strides
-from lamina.broadcasting import broadcast_shapes, elementwise, short
+from lamina.broadcasting import broadcast_shapes, elementwise, quiet, short
 from lamina.dispatch import (
     CPU, add_layer, array, define, from_array, functions, impl, include,
-    lookup, new_tensor, np, numpy_dtypes, operators, own,
+    kernel_of, lookup, new_tensor, np, numpy_dtypes, operators, own,
 )
 from lamina.reductions import (
     in_blocks, pairwise_sum, reduced_dims, reduced_shape, rowwise,
@@ -246,7 +246,8 @@ class AccumulateGrad(Node):
         return x
 
     def apply(self, grads):
-        if self.grad is None and is_ours(grads):
+        if (self.grad is None and not grad_mode.enabled
+                and holders(grads) == ALONE):
             self.grad = grads[0]
         else:
             accumulate(self, grads[0])
@@ -254,25 +255,17 @@ class AccumulateGrad(Node):
 
 
 def holders(grads):
-    """How many references there are to a gradient and to its array."""
-    found = grads[0].array
-    return sys.getrefcount(grads[0]), sys.getrefcount(found)
-
-
-ALONE = holders([own(np.empty(1, "f"), float32)]) if np else None
-
-
-def is_ours(grads):
-    """Whether the engine alone holds a gradient, and it is all of its
-    memory: then it need not be cloned."""
+    """How many references there are to a gradient and to its array; None
+    if it is not all of its memory, row after row."""
     grad = grads[0]
-    found, base = grad.array, grad._base
-    if (grad_mode.enabled or found is None or base is not None
-            or type(grad) is not Tensor or not found.flags.owndata
-            or not found.flags.c_contiguous):
-        return False
-    del grad, found
-    return holders(grads) == ALONE
+    found = grad.array
+    if (found is None or grad._base is not None or type(grad) is not Tensor
+            or not found.flags.owndata or not found.flags.c_contiguous):
+        return None
+    return sys.getrefcount(grad), sys.getrefcount(found)
+
+
+ALONE = holders([own(np.empty(1, "f"), float32)]) if np else ()
 
 
 def accumulate(meta, grad):
@@ -994,7 +987,8 @@ repr_notes["autograd"] = grad_notes
 def sum_to(grad, shape):
     """Undo broadcasting: sum over what was repeated, so that `grad` has
     `shape`. RuntimeError if `shape` does not broadcast to that of grad."""
-    have, new = grad.shape, len(grad.shape) - len(shape)
+    have = grad.shape
+    new = len(have) - len(shape)
     if new > 0 and have[new:] == shape:         # a bias, most often
         return grad.sum(tuple(range(new)))
     if broadcast_shapes(have, shape) != have:
@@ -1314,9 +1308,39 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None,
     return tuple(found)
 
 
+def turned_mm(name, doc, turn_self):
+    """Declare mm of two matrices, one of them transposed."""
+    def any_kernel(self, mat2):
+        a, b = ((strides.t(self), mat2) if turn_self
+                else (self, strides.t(mat2)))
+        return kernel_of("mm", a)(a, b)
+
+    def cpu_kernel(self, mat2):
+        a, b, dtype = array(self), array(mat2), self.dtype
+        a, b = (a.T, b) if turn_self else (a, b.T)
+        if (a.shape[1:] == b.shape[:1] and b.ndim == 2
+                and dtype is mat2.dtype and dtype.category == 2):
+            return own(quiet(a.dot, b), dtype)
+        return any_kernel(self, mat2)           # says what is wrong
+
+    define(f"{name}(Tensor self, Tensor mat2) -> Tensor", doc,
+           kernel=any_kernel)
+    impl(name, "cpu")(cpu_kernel)
+    return functions[name]
+
+
+mm_nt = turned_mm("_mm_nt", "self.mm(mat2.t()), with no view.", False)
+mm_tn = turned_mm("_mm_tn", "self.t().mm(mat2), with no view.", True)
+
 derivative("mm",
-           self=lambda grad, mat2: grad.mm(mat2.t()),
-           mat2=lambda grad, self: self.t().mm(grad))
+           self=lambda grad, mat2: mm_nt(grad, mat2),
+           mat2=lambda grad, self: mm_tn(self, grad))
+derivative("_mm_nt",
+           self=lambda grad, mat2: grad.mm(mat2),
+           mat2=lambda grad, self: mm_tn(grad, self))
+derivative("_mm_tn",
+           self=lambda grad, mat2: mm_nt(mat2, grad),
+           mat2=lambda grad, self: self.mm(grad))
 derivative("t", self=lambda grad: grad.t())
 derivative("unsqueeze", self=lambda grad, self_shape:
            grad.reshape(self_shape))
@@ -1331,15 +1355,17 @@ derivative("sub.Tensor",
 where = functions["where"]
 
 
+INTEGERS = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)} if np else {}
+
+
 @short
 def numpy_threshold_backward(grad, x):
     """grad where x > 0 or nan. A choice between two numbers costs the
-    machine a guess, wrong half of the time; so the bits of grad go through
-    a mask instead: True - 1 is 0, and False - 1 is -1, which is all ones.
+    machine a guess, wrong half of the time; so grad, its bits read as an
+    integer, is multiplied by True or False. (As a float, inf * 0 is nan.)
     """
-    bits = np.dtype(f"i{grad.itemsize}")
-    mask = np.subtract(x <= 0, 1, dtype=bits)
-    return np.bitwise_and(grad.view(bits), mask).view(grad.dtype)
+    bits = grad.view(INTEGERS[grad.itemsize])
+    return (~(x <= 0) * bits).view(grad.dtype)
 
 
 elementwise("threshold_backward(Tensor grad_output, Tensor self) -> Tensor",
