@@ -27,7 +27,7 @@ from lamina.dispatch import (
 )
 from lamina.matmul import linear
 from lamina.reductions import (
-    check_reduction, pairwise_sum, reduced, reduced_rows,
+    check_reduction, open_grid, pairwise_sum, reduced, reduced_rows,
 )
 from lamina.storage import (
     bool_, dtypes, finfo, float32, float64, iinfo, int64, uint8,
@@ -2237,6 +2237,9 @@ class BatchNorm2d(BatchNorm1d):
     dims = 4,
 
 
+OLDER = {"size_average": None, "reduce": None}.keys()
+
+
 def loss_function(plain):
     """Put a loss into nn.functional. It also takes size_average and
     reduce, which PyTorch had before reduction."""
@@ -2248,11 +2251,9 @@ def loss_function(plain):
 
     @functools.wraps(plain)
     def loss(*args, **kwargs):
-        older = kwargs.keys() & {"size_average", "reduce"}
-        if older or len(args) > len(fixed):
+        if len(args) > len(fixed) or kwargs.keys() & OLDER:
             kwargs = by_name(plain.__name__, order, args, kwargs)
-            args, flags = (), [kwargs.pop(name, None)
-                               for name in ("size_average", "reduce")]
+            args, flags = (), [kwargs.pop(name, None) for name in OLDER]
             if flags != [None, None]:
                 mean, each = [flag is None or flag for flag in flags]
                 kwargs["reduction"] = ("none" if not each else
@@ -2368,7 +2369,7 @@ def cpu_nll_loss(self, target, reduction, ignore_index):
     if ignored is not None:
         classes = np.where(ignored, 0, classes)
         count -= int(ignored.sum())
-    picked = x[np.arange(len(classes)), classes]
+    picked = x[*open_grid(classes.shape), classes]
     if ignored is not None:
         picked[ignored] = 0
     if reduction == "none":
@@ -2388,12 +2389,11 @@ def cpu_nll_loss_backward(grad_output, target, size, reduction,
     if ignored is not None:
         classes = np.where(ignored, 0, classes)
         count -= int(ignored.sum())
-    if reduction == "mean" and count:
-        grad = grad / grad.dtype.type(count)
     found = np.zeros((len(classes), size[dim]), grad.dtype)
-    lost = np.negative(grad).reshape(-1)
-    found[np.arange(len(classes)), classes] = lost if ignored is None else (
-        np.where(ignored, 0, lost))
+    lost = (grad / grad.dtype.type(-count) if reduction == "mean" and count
+            else -grad).reshape(-1)
+    found[*open_grid(classes.shape), classes] = (
+        lost if ignored is None else np.where(ignored, 0, lost))
     if len(size) != 2:
         order = size[:dim] + size[dim + 1:] + size[dim:dim + 1]
         found = np.ascontiguousarray(
@@ -2412,7 +2412,11 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100,
     ignore_index, nothing is lost, and it does not count in the mean.
     """
     need_floats("nll_loss", input)
-    dim = check_classes("nll_loss", input, target, weight)
+    return lost_at("nll_loss", input, target, weight, ignore_index, reduction)
+
+
+def lost_at(name, input, target, weight, ignore_index, reduction):
+    dim = check_classes(name, input, target, weight)
     if weight is None:
         check_reduction(reduction)
         return functions["_nll_loss"](input, target, reduction, ignore_index)
@@ -2443,12 +2447,12 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100,
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing is a part, from 0 to 1; got "
                            f"{label_smoothing}")
-    log_p = functions["_log_softmax"](input, 0 if input.dim() < 2 else 1)
+    log_p = functions["_log_softmax"](input, 0 if input.ndim < 2 else 1)
     if target.dtype.category == 2 and input.shape == target.shape:
         return soft_targets(log_p, target, weight, reduction,
                             label_smoothing)
-    loss = nll_loss(log_p, target, weight, ignore_index=ignore_index,
-                    reduction=reduction)
+    loss = lost_at("cross_entropy", log_p, target, weight, ignore_index,
+                   reduction)
     if not label_smoothing:
         return loss
     even = spread_evenly(log_p, target, weight, ignore_index, reduction)
@@ -2461,19 +2465,19 @@ def check_classes(name, input, target, weight):
     need_tensor(name, "target", target)
     if weight is not None:
         need_tensor(name, "weight", weight)
-    dim = 0 if input.dim() == 1 else 1
-    left = input.shape[:dim] + input.shape[dim + 1:]
-    if not input.dim() or target.shape != left:
+    shape = input.shape
+    dim = 0 if len(shape) == 1 else 1
+    if not shape or target.shape != shape[:dim] + shape[dim + 1:]:
         raise ValueError(
             f"{name}() takes logits of shape (N, C) and targets of shape "
             f"(N,), the class of each row, one target for each; got "
-            f"{list(input.shape)} and {list(target.shape)}")
+            f"{list(shape)} and {list(target.shape)}")
     if target.dtype is not int64:
         raise RuntimeError(f"targets are classes, of dtype int64; got "
                            f"{target.dtype}: use target.long()")
-    if weight is not None and weight.shape != (input.shape[dim],):
+    if weight is not None and weight.shape != (shape[dim],):
         raise RuntimeError(f"{name}(): weight has a number for each of the "
-                           f"{input.shape[dim]} classes; got shape "
+                           f"{shape[dim]} classes; got shape "
                            f"{list(weight.shape)}")
     return dim
 

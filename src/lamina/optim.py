@@ -176,11 +176,13 @@ def foreach_add_(self, other, alpha):
 
 
 def add_arrays(self, other, alpha):
+    factors = {dtype: np.array(alpha, dtype.name)   # read once, not each time
+               for dtype in (float32, float64)}
     for x, y in zip(self, other):
-        a, b = array(x), array(y)
-        if (x.dtype is y.dtype and x.dtype in (float32, float64)
+        a, b, factor = array(x), array(y), factors.get(x.dtype)
+        if (factor is not None and x.dtype is y.dtype
                 and a.shape == b.shape and a.flags.c_contiguous):
-            np.add(a, np.multiply(b, alpha), a)
+            np.add(a, np.multiply(b, factor), a)
             x.storage.version += 1
         else:
             x.add_(y, alpha=alpha)
