@@ -802,6 +802,20 @@ def test_saved_tensor():
         assert unpack(save(y), y.grad_fn, 'self').autograd is None
 
 
+def test_a_leaf_takes_the_gradient_that_only_the_walk_holds():
+    x, w, b = leaf([[1.0, 2.0]]), leaf([[3.0], [4.0]]), leaf([5.0])
+    loss = ((x @ w + b) * (x @ w)).sum()
+    with log_operators() as log:
+        loss.backward()
+    assert 'clone' not in log and w.grad is not None
+    y = x * 2
+    y.retain_grad()                 # here somebody else holds it too
+    (y + x).sum().backward()
+    kept = y.grad.tolist()
+    x.grad.add_(1)
+    assert y.grad.tolist() == kept
+
+
 def test_the_end_of_a_graph_outlives_the_name_of_its_leaf():
     x = leaf([1.0, 2.0])
     y = (x + x).sum()               # saves nothing, so nothing holds x

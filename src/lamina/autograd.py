@@ -1065,7 +1065,8 @@ def run_backward(roots, retain_graph, create_graph, targets=None):
                 left = uses[after] = uses[after] - 1
                 if not left:
                     ready.append(after)
-            found = grad = before = grads = ()      # `arrived` holds them
+            # from here on only `arrived` holds what is on the way
+            found = grad = memory = before = grads = ()
             if not ready:
                 return
             node = ready.pop()
