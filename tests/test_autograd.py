@@ -103,6 +103,18 @@ def test_transposed_products_that_do_not_fit(name, other):
                         lamina.ones(2, 2, dtype=float64))
 
 
+def test_the_first_gradient_of_a_leaf_is_kept_and_not_cloned():
+    w, b = (lamina.ones(*n).requires_grad_() for n in ((2, 3), (3,)))
+    loss = (lamina.ones(4, 2) @ w + b).relu().log_softmax(1).sum()
+    with log_operators() as log:
+        loss.backward()
+    assert 'clone' not in log
+    assert w.grad.is_contiguous() and b.grad.is_contiguous()
+    x = lamina.ones(2, 3).requires_grad_()      # two leaves, one gradient
+    (x + w).sum().backward()
+    assert x.grad is not w.grad and x.grad.data_ptr() != w.grad.data_ptr()
+
+
 def test_meta_gives_shapes():
     x = lamina.ones(2, 3, device='meta').requires_grad_()
     y = (x[:, ::2] @ lamina.ones(2, 4, device='meta')).relu()
