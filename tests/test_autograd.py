@@ -816,7 +816,7 @@ def test_saved_tensor():
 
 def test_a_leaf_takes_the_gradient_that_only_the_walk_holds():
     x, w, b = leaf([[1.0, 2.0]]), leaf([[3.0], [4.0]]), leaf([5.0])
-    loss = ((x @ w + b) * (x @ w)).sum()
+    loss = (x @ w + b).sum()
     with log_operators() as log:
         loss.backward()
     assert 'clone' not in log and w.grad is not None
