@@ -1179,7 +1179,9 @@ def apply_with_hooks(node, grads):
 def one_like(x):
     """Ones of the shape, dtype and device of x."""
     if x.keys & CPU and not x.dtype.bit:        # the shortest way
-        return own(np.ones(x.shape, numpy_dtypes[x.dtype]), x.dtype)
+        found = np.empty(shape_of(x), numpy_dtypes[x.dtype])
+        found.fill(1)
+        return own(found, x.dtype)
     return ones(x.shape, dtype=x.dtype, device=x.device)
 
 
@@ -1191,7 +1193,7 @@ def first_grad(x, gradient):
             "does not require grad and has no grad_fn. Was it computed in "
             "no_grad(), detached, or from tensors without requires_grad?")
     if gradient is None:
-        if x.numel() != 1:
+        if math.prod(shape_of(x)) != 1:
             raise RuntimeError(
                 f"backward() starts by itself only from one number; this "
                 f"tensor has shape {list(x.shape)}: take .sum() or .mean(), "

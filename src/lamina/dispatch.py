@@ -630,10 +630,14 @@ def overloaded(name, choices):
                             f"  {o.schema}" for o in choices))
 
     def call(*args, **kwargs):
-        types = (*map(type, args), *kwargs, *map(type, kwargs.values()))
-        if types not in chosen:
-            chosen[types] = choose(args, kwargs)
-        return chosen[types](*args, **kwargs)
+        types = tuple(map(type, args))
+        if kwargs:
+            types = (*types, *kwargs, *map(type, kwargs.values()))
+        try:
+            found = chosen[types]
+        except KeyError:
+            found = chosen[types] = choose(args, kwargs)
+        return found(*args, **kwargs)
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = "\n\n".join(o.call.__doc__ for o in choices)
