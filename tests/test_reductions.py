@@ -142,6 +142,20 @@ def test_extremes_and_sums_of_short_rows(shape):
                 fast.numpy(), slow.to('cpu').numpy(), strict=True)
 
 
+@pytest.mark.parametrize('shape, dim', [
+    ((40, 3), 1), ((1, 3), 1), ((3,), 0), ((2, 3, 5), 1), ((2, 3, 5), 2),
+    ((4, 1), 1), ((4, 5, 1), 1), ((1, 1), 0), ((9000, 10), 1)])
+def test_log_softmax_of_short_rows(shape, dim):
+    x = np.arange(math.prod(shape), dtype='float64').reshape(shape) * 7 % 11
+    x.reshape(-1)[1::20] = -inf
+    x.reshape(-1)[2::30] = 1e300
+    wide = x - x.max(dim, keepdims=True)
+    expected = wide - np.log(np.exp(wide).sum(dim, keepdims=True))
+    for y in (x, np.asfortranarray(x)):
+        found = lamina.from_numpy(y).log_softmax(dim)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-14)
+
+
 def test_pairwise_sum():
     assert pairwise_sum([]) == 0
     assert pairwise_sum(list(range(1000))) == 499500

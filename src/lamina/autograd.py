@@ -446,7 +446,7 @@ def maybe_multiply(grad, alpha):
 
 derivative("add.Tensor",
            self=lambda grad: grad,
-           other=lambda grad, alpha: maybe_multiply(grad, alpha))
+           other=maybe_multiply)
 derivative("mul.Tensor",
            self=lambda grad, other: grad * other,
            other=lambda grad, self: grad * self)
@@ -988,6 +988,8 @@ def sum_to(grad, shape):
     """Undo broadcasting: sum over what was repeated, so that `grad` has
     `shape`. RuntimeError if `shape` does not broadcast to that of grad."""
     have = grad.shape
+    if have == shape:
+        return grad
     new = len(have) - len(shape)
     if new > 0 and have[new:] == shape:         # a bias, most often
         return grad.sum(tuple(range(new)))
@@ -1002,8 +1004,7 @@ def sum_to(grad, shape):
 
 def fit(grad, shape, dtype):
     """A gradient in the shape and dtype that a node has noted."""
-    if shape_of(grad) != shape:
-        grad = sum_to(grad, shape)
+    grad = sum_to(grad, shape)
     return grad if grad.dtype is dtype else grad.to(dtype)
 
 

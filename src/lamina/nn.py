@@ -27,7 +27,7 @@ from lamina.dispatch import (
 )
 from lamina.matmul import linear
 from lamina.reductions import (
-    check_reduction, open_grid, pairwise_sum, reduced, reduced_rows,
+    check_reduction, pairwise_sum, reduced, reduced_rows,
 )
 from lamina.storage import (
     bool_, dtypes, finfo, float32, float64, iinfo, int64, uint8,
@@ -741,12 +741,10 @@ class Module(Stateful):
 
 def clear_grad(p, set_to_none):
     """Forget one gradient; or keep its memory, filled with zeros."""
-    if p.grad is None:
-        return
-    if set_to_none:
-        p.autograd.grad = None
-    else:
-        p.grad = p.grad.detach().zero_()
+    if set_to_none and type(p.autograd) is AccumulateGrad:
+        p.autograd.grad = None          # of a leaf, as nearly always
+    elif p.grad is not None:
+        p.grad = None if set_to_none else p.grad.detach().zero_()
 
 
 def module_method(function):
@@ -2359,6 +2357,11 @@ def left_out(classes, count, ignore_index):
     return ignored
 
 
+@functools.lru_cache(64)
+def row_starts(rows, size):
+    return np.arange(rows) * size
+
+
 @impl("_nll_loss", "cpu")
 def cpu_nll_loss(self, target, reduction, ignore_index):
     x, classes = array(self), array(target).reshape(-1)
@@ -2369,7 +2372,7 @@ def cpu_nll_loss(self, target, reduction, ignore_index):
     if ignored is not None:
         classes = np.where(ignored, 0, classes)
         count -= int(ignored.sum())
-    picked = x[*open_grid(classes.shape), classes]
+    picked = x.reshape(-1)[row_starts(*x.shape) + classes]
     if ignored is not None:
         picked[ignored] = 0
     if reduction == "none":
@@ -2392,7 +2395,7 @@ def cpu_nll_loss_backward(grad_output, target, size, reduction,
     found = np.zeros((len(classes), size[dim]), grad.dtype)
     lost = (grad / grad.dtype.type(-count) if reduction == "mean" and count
             else -grad).reshape(-1)
-    found[*open_grid(classes.shape), classes] = (
+    found.reshape(-1)[row_starts(*found.shape) + classes] = (
         lost if ignored is None else np.where(ignored, 0, lost))
     if len(size) != 2:
         order = size[:dim] + size[dim + 1:] + size[dim:dim + 1]

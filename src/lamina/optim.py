@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 
 from lamina.autograd import enable_grad, missing, no_grad, part_of, submodule
 from lamina.broadcasting import quiet
-from lamina.dispatch import array, define, functions, impl, np
+from lamina.dispatch import define, functions, impl, np, numpy_dtypes
 from lamina.nn import Module, clear_grad
 from lamina.reductions import vector_norm
 from lamina.storage import float32, float64
@@ -176,11 +176,14 @@ def foreach_add_(self, other, alpha):
 
 
 def add_arrays(self, other, alpha):
-    factors = {dtype: np.array(alpha, dtype.name)   # read once, not each time
-               for dtype in (float32, float64)}
+    dtype = self[0].dtype
+    if dtype in (float32, float64):     # a factor is read once, not each time
+        factor = np.array(alpha, numpy_dtypes[dtype])
+    else:
+        dtype = None
     for x, y in zip(self, other):
-        a, b, factor = array(x), array(y), factors.get(x.dtype)
-        if (factor is not None and x.dtype is y.dtype
+        a, b = x.array, y.array
+        if (x.dtype is y.dtype is dtype and a is not None and b is not None
                 and a.shape == b.shape and a.flags.c_contiguous):
             np.add(a, np.multiply(b, factor), a)
             x.storage.version += 1

@@ -167,9 +167,9 @@ def add_rows(x):
 
 
 def reduce_rows(ufunc, x, axis, keepdims, dtype=None):
-    """ufunc.reduce; short rows are made columns first."""
+    """ufunc.reduce; many short rows are made columns first."""
     last = x.ndim - 1
-    if (axis != (last,) or not last or not 0 < x.shape[last] <= 16
+    if (axis != (last,) or x.shape[last] > 16 or x.size < 1024
             or not x.flags.c_contiguous):
         return ufunc.reduce(x, axis, dtype, None, keepdims)
     columns = x.reshape(-1, x.shape[last]).T.copy()
@@ -916,13 +916,12 @@ def rowwise(schema, doc, python, numpy, dtype=lambda d: d, turned=False):
     def cpu_kernel(*args):
         self, arrays = args[0], [*map(array, args[:count])]
         x, result_dtype = arrays[0], dtype(self.dtype)
-        dims = reduced_dims(args[count], x.ndim)
-        if not dims:                    # a number is a row of one
+        axis = wrap_dim(args[count], x.ndim)
+        if not x.ndim:                  # a number is a row of one
             arrays = [a.reshape(1) for a in arrays]
-        found = quiet(numpy, *arrays, dims[0] if dims else 0,
-                      *args[count + 1:])
+        found = quiet(numpy, *arrays, axis, *args[count + 1:])
         found = np.asarray(found, numpy_dtypes[result_dtype], order="C")
-        if not dims:
+        if not x.ndim:
             found = found.reshape(())
         if not turned or x.flags.c_contiguous:
             return own(found, result_dtype)
@@ -1247,9 +1246,15 @@ def softmax_block(x, axis, out):
 
 
 def log_softmax_block(x, axis, out):
-    shift = reduce_rows(np.maximum, x, (axis,), True)
+    size = x.shape[axis]
+    if size <= 16 and size < x.size and math.prod(x.shape[axis + 1:]) == 1:
+        columns = x.reshape(-1, size).T.copy()      # as in reduce_rows
+        log_softmax_block(columns, 0, columns)
+        out.reshape(-1, size)[...] = columns.T
+        return
+    shift = np.maximum.reduce(x, axis, None, None, True)
     np.subtract(x, shift, out)
-    total = reduce_rows(np.add, np.exp(out), (axis,), True)
+    total = np.add.reduce(np.exp(out), axis, None, None, True)
     np.subtract(out, np.log(total), out)
 
 
