@@ -609,7 +609,8 @@ class Recipe:
             exec(compile(text, f"<{self.name}>", "exec"), globals(), space)
         self.kind = type(self.name, (OperatorNode,), {
             "__slots__": [f"{name}_" for name in self.names] + [
-                f"{name}_version" for name in self.tensors],
+                f"{name}_version" for name in self.tensors
+                if name not in (*outputs, *self.lists)],
             "recipe": self, "apply": space["make_apply"](*wanted),
             "release": space["release"],
             **{f"_saved_{name}": property(functools.partial(saved_of, name))
