@@ -3,6 +3,7 @@
 import gc
 import math
 import threading
+import tracemalloc
 import warnings
 import weakref
 
@@ -826,6 +827,53 @@ def test_a_leaf_takes_the_gradient_that_only_the_walk_holds():
     kept = y.grad.tolist()
     x.grad.add_(1)
     assert y.grad.tolist() == kept
+
+
+def saved_bytes(root, others):
+    """The bytes that the nodes behind a root have saved, each memory once,
+    without that of `others`."""
+    found, nodes, stack = {}, set(), [root]
+    while stack:
+        node = stack.pop()
+        if node is None or node in nodes:
+            continue
+        nodes.add(node)
+        stack += node.edges[::2]
+        for _, entry in getattr(node, 'entries', lambda: ())():
+            if isinstance(entry, tuple):
+                storage = entry[2] if len(entry) == 5 else entry[0].storage
+                found[storage.data_ptr()] = storage.nbytes()
+    for x in others:
+        found.pop(x.data_ptr(), None)
+    return sum(found.values())
+
+
+def test_the_memory_of_a_step_is_what_it_saves():
+    size, depth = 256, 12
+    x = lamina.ones(4 * size, size)
+    weights = [lamina.full((size, size), 1 / size).requires_grad_()
+               for _ in range(depth)]
+
+    def forward():
+        h = x
+        for w in weights:
+            h = (h @ w).relu()
+        return h.sum()
+
+    forward().backward()                # what is made once is there
+    for w in weights:
+        w.grad = None
+    gc.collect()
+    tracemalloc.start()
+    loss = forward()
+    held, _ = tracemalloc.get_traced_memory()
+    needed = saved_bytes(loss.grad_fn, [x, *weights])
+    loss.backward()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert needed == 4 * 4 * size * size * depth    # one result a layer
+    assert held < 1.02 * needed
+    assert peak < 1.2 * needed, peak / needed
 
 
 def test_the_end_of_a_graph_outlives_the_name_of_its_leaf():
