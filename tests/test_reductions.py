@@ -149,7 +149,8 @@ def test_log_softmax_of_short_rows(shape, dim):
     x = np.arange(math.prod(shape), dtype='float64').reshape(shape) * 7 % 11
     x.reshape(-1)[1::20] = -inf
     x.reshape(-1)[2::30] = 1e300
-    wide = x - x.max(dim, keepdims=True)
+    with np.errstate(invalid='ignore'):     # -inf alone
+        wide = x - x.max(dim, keepdims=True)
     expected = wide - np.log(np.exp(wide).sum(dim, keepdims=True))
     for y in (x, np.asfortranarray(x)):
         found = lamina.from_numpy(y).log_softmax(dim)

@@ -259,8 +259,10 @@ def holders(grads):
     if it is not all of its memory, row after row."""
     grad = grads[0]
     found = grad.array
-    if (found is None or grad._base is not None or type(grad) is not Tensor
-            or not found.flags.owndata or not found.flags.c_contiguous):
+    if found is None or type(grad) is not Tensor:
+        return None
+    flags = found.flags
+    if not (flags.owndata and flags.c_contiguous):
         return None
     return sys.getrefcount(grad), sys.getrefcount(found)
 

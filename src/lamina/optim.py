@@ -58,8 +58,9 @@ class Optimizer:
 
     def zero_grad(self, set_to_none=True):
         """Forget the gradients, or fill them with zeros."""
-        for p in all_params(self.param_groups):
-            clear_grad(p, set_to_none)
+        for group in self.param_groups:
+            for p in group["params"]:
+                clear_grad(p, set_to_none)
 
     def step(self, closure=None):
         """Move each parameter that has a gradient.

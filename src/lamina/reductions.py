@@ -179,11 +179,10 @@ def reduce_rows(ufunc, x, axis, keepdims, dtype=None):
 
 def numpy_sum(x, axis, keepdims, dtype):
     """np.add.reduce, in blocks where NumPy would add row after row."""
-    first = len(axis)           # are they the first ones of a row-major x?
-    if (0 < first < x.ndim and axis[-1] == first - 1
-            and x.dtype is dtype and dtype.char in "fd"
-            and x.flags.c_contiguous):
-        if x.ndim == 2 and not keepdims:
+    ndim, first = x.ndim, len(axis)
+    if (0 < first < ndim and axis[-1] == first - 1 and x.dtype is dtype
+            and dtype.char in "fd" and x.flags.c_contiguous):
+        if ndim == 2 and not keepdims:      # the first ones, row-major
             return add_rows(x)
         kept = x.shape[first:]
         rows = x.reshape(math.prod(x.shape[:first]), math.prod(kept))
