@@ -23,7 +23,7 @@ import createPyodideModule from 'pyodide/pyodide.asm.mjs';
 import { loadPyodide } from 'pyodide/pyodide.mjs';
 
 const here = new URL('.', import.meta.url).href;
-let python, page, chapter, viz, vizLoading, manifest, cache;
+let python, page, chapter, packages, unpacked, viz, vizLoading, manifest, cache;
 
 // ---- files, kept in the browser's cache -----------------------------------
 
@@ -50,6 +50,16 @@ function count(body) {
 const network = self.fetch.bind(self);
 const address = name => `${here}${name}?${manifest.files[name][1]}`;
 
+async function load(name) {
+  const answer = await network(address(name));
+  if (!answer.ok) {
+    throw new Error(`${name} could not be loaded (${answer.status}).`);
+  }
+  const type = types[name.split('.').pop()] ?? 'application/octet-stream';
+  return new Response(count(answer.body),
+    { headers: { 'Content-Type': type } });
+}
+
 // A file of this folder. Some servers know no type for .wasm, and many ask
 // browsers to come back each time: so it is kept here, with its type.
 async function file(name) {
@@ -58,13 +68,7 @@ async function file(name) {
     loaded += manifest.files[name][0];
     return kept;
   }
-  const answer = await network(address(name));
-  if (!answer.ok) {
-    throw new Error(`${name} could not be loaded (${answer.status}).`);
-  }
-  const type = types[name.split('.').pop()] ?? 'application/octet-stream';
-  const whole = new Response(count(answer.body),
-    { headers: { 'Content-Type': type } });
+  const whole = await load(name);
   cache?.put(address(name), whole.clone()).catch(() => {});   // no room
   return whole;
 }
@@ -77,10 +81,27 @@ self.fetch = (request, options) => {
     : network(request, options);
 };
 
+// Python's memory, from the snapshot. To unpack it takes a third of a second:
+// the browser keeps it as it is then.
+async function loadMemory() {
+  const name = 'snapshot.bin', unpacked = `${address(name)}-unpacked`;
+  const kept = await cache?.match(unpacked);
+  if (kept) {
+    loaded += manifest.files[name][0];
+    return new Uint8Array(await kept.arrayBuffer());
+  }
+  const stream = (await load(name)).body.pipeThrough(
+    new DecompressionStream('gzip'));
+  const memory = new Uint8Array(await new Response(stream).arrayBuffer());
+  cache?.put(unpacked, new Response(memory)).catch(() => {});   // no room
+  return memory;
+}
+
 async function openCache() {
   try {
     const opened = await caches.open('lamina-live');
     const used = Object.keys(manifest.files).map(address);
+    used.push(`${address('snapshot.bin')}-unpacked`);
     for (const { url } of await opened.keys()) {
       if (url.startsWith(here) && !used.includes(url)) opened.delete(url);
     }
@@ -88,11 +109,6 @@ async function openCache() {
   } catch {
     return undefined;    // a private window, or no secure connection
   }
-}
-
-async function unzipped(answer) {
-  const stream = answer.body.pipeThrough(new DecompressionStream('gzip'));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
 // ---- Python ---------------------------------------------------------------
@@ -107,8 +123,8 @@ const settings = () => ({
 
 // Python as it was when the snapshot was taken, which is larger than the
 // memory that it begins with.
-async function restored(answer) {
-  const memory = answer.then(unzipped);
+async function restored() {
+  const memory = loadMemory();
   return loadPyodide({
     ...settings(),
     _loadSnapshot: memory,
@@ -121,27 +137,35 @@ async function restored(answer) {
 }
 
 async function startPython() {
-  const zips = ['packages.zip', 'lamina.zip'].map(
-    name => file(name).then(answer => answer.arrayBuffer()));
+  const lamina = file('lamina.zip');
+  packages = file('packages.zip');
   try {
-    python = await restored(file('snapshot.bin'));
+    python = await restored();
   } catch (error) {
     // The memory is that of another engine: this one starts from nothing.
     console.info('Python starts without its snapshot:', error);
     python = await loadPyodide(settings());
+    await unpackPackages();
   }
-  for (const zip of await Promise.all(zips)) {
-    python.unpackArchive(zip, 'zip', { extractDir: '/page' });
-  }
+  await unpack(lamina);
   python.runPython(`
-import importlib, os, sys
+import os, sys
 sys.path.insert(0, '/page')
 os.chdir('/page')
-importlib.invalidate_caches()
 `);
   guardStack();
   page = python.pyimport('course.page');
 }
+
+async function unpack(answer) {
+  python.unpackArchive(await (await answer).arrayBuffer(), 'zip',
+    { extractDir: '/page' });
+  python.runPython('import importlib; importlib.invalidate_caches()');
+}
+
+// What is imported of them is in the snapshot. Their files are for what a
+// later cell may ask.
+const unpackPackages = () => unpacked ??= unpack(packages);
 
 // Python counts its own stack, which is large; the browser's, which Python
 // does not see, is over first, and then all is lost. With 64 kB of its own,
@@ -158,6 +182,8 @@ async function loadViz() {
   const { instance } = await import(url);
   viz = await instance();
 }
+
+const loadRest = () => Promise.all([unpackPackages(), vizLoading ??= loadViz()]);
 
 const draw = dot => viz.renderString(dot, { format: 'svg' });
 const send = message => postMessage(JSON.parse(message));
@@ -191,11 +217,11 @@ const operations = {
 
   async run({ id, cell, source, name = `cell ${cell}` }) {
     // The first cell, which calls begin(), need not wait for it.
-    if (!source.includes('begin(')) await (vizLoading ??= loadViz());
+    if (!source.includes('begin(')) await loadRest();
     return page.run(id, source, name, send);
   },
   async check({ id, exercise }) {
-    await (vizLoading ??= loadViz());
+    await loadRest();
     return page.check(id, exercise, send);
   },
   hint: ({ id, exercise }) => page.hint(id, exercise, send),

@@ -401,4 +401,25 @@ def test_python_comes_from_the_cache_the_second_time(browser, site):
         Python(page, site, '01_storage')
         heavy = [url for url in asked if '.wasm' in url or '.bin' in url]
         assert bool(heavy) == (visit == 1), asked
+        # Python's memory is kept as it is: to unpack it takes its time.
+        page.wait_for_function('''async () => {
+          const cache = await caches.open('lamina-live');
+          for (const request of await cache.keys())
+            if (request.url.includes('snapshot.bin')) {
+              const kept = await (await cache.match(request)).blob();
+              return kept.size > 3e7;
+            }
+        }''')
+    context.close()
+
+
+def test_the_first_cell_waits_for_nothing_that_it_does_not_need(browser, site):
+    context = browser.new_context()
+    python = Python(context.new_page(), site, '08_autograd')
+    is_there = 'import os\nos.path.exists("/page/hypothesis/core.pyc")'
+    for first, due in (True, 'False'), (False, 'True'):
+        begin = 'from course import begin\nbegin("08_autograd")\n' * first
+        done, (output,) = python.run(begin + is_there)
+        assert done['ok'] and output['data'] == {'text/plain': due}
+    assert python.run('import hypothesis.extra.array_api')[0]['ok']
     context.close()
