@@ -153,25 +153,57 @@ def no_input(prompt=""):
 # Running a cell
 
 
-def plain(source):
-    """A cell without IPython's own lines; %%time and the like lose their
-    first line, another %%magic is no Python at all."""
-    rows = source.split("\n")
-    if re.match(r"\s*%%(?!time|timeit|capture|prun)", source):
-        raise SyntaxError(f"{rows[0].strip()!r} is IPython's, and only "
-                          "Python runs in the page")
-    return "\n".join(
-        re.match(r"\s*", row)[0] + "pass" if export.MAGIC.match(row) else row
-        for row in rows)
+# What would work in place of a line of IPython's, by how that begins.
+INSTEAD = [(re.compile(pattern), advice) for pattern, advice in (
+    (r"[%!]+\s*(pip|conda)\b",
+     "nothing can be installed in it beside the standard library, lamina, "
+     "hypothesis and what the button for NumPy fetches"),
+    (r"%%?timeit\b",
+     "import timeit, then timeit.timeit(lambda: f(x), number=1000) gives the "
+     "seconds of 1000 calls"),
+    (r"%%?time\b",
+     "import time, then take time.perf_counter() before and after"),
+    (r"!|%%?(bash|sh|script|system|sx|ls|cd|pwd|cat)\b",
+     "there is no shell; import os, then os.listdir() names the files, and "
+     "open(name).read() gives one"),
+    (r"", "write it in Python"))]
+
+
+def refused(row):
+    """The error for a line that only IPython understands."""
+    row = row.strip()
+    if export.HELP.match(row):
+        instead = f"help({row.strip('?')}) says what it is"
+    else:
+        begun = re.search(r"[%!].*", row)[0]
+        instead = next(advice for pattern, advice in INSTEAD
+                       if pattern.match(begun))
+    return SyntaxError(f"{row!r} is IPython's, and only Python runs in the "
+                       f"page: {instead}")
+
+
+def parsed(source, file):
+    """A cell's tree. Of IPython's lines, %matplotlib has nothing to do in a
+    page; the others are refused."""
+    while True:
+        try:
+            return ast.parse(source, file)
+        except SyntaxError as error:
+            rows = source.split("\n")
+            at = (error.lineno or 1) - 1
+            row = rows[at] if at < len(rows) else ""
+            if re.match(r"\s*%matplotlib\b", row):
+                rows[at] = row.replace(row.lstrip(), "pass")
+                source = "\n".join(rows)
+            elif export.MAGIC.match(row) or export.HELP.match(row):
+                raise refused(row) from None
+            else:
+                raise
 
 
 def compiled(source, file):
     """(the statements, the last expression or None) as code."""
-    try:
-        tree = ast.parse(source, file)
-    except SyntaxError:
-        source = plain(source)
-        tree = ast.parse(source, file)
+    tree = parsed(source, file)
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
     last = None
     if (tree.body and isinstance(tree.body[-1], ast.Expr)
