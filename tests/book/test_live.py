@@ -277,6 +277,12 @@ def test_an_exercise_is_checked(started):
     started.press(STUB, 'Check')
     started.wait_for_status('ended with ZeroDivisionError. '
                             'Exercise 01.1 was not checked.')
+    # The verdict was on other code; on that again, it holds again.
+    former = 'You have changed the code since'
+    assert former in started.shown(CHECK)
+    started.write(STUB, WRONG)
+    assert former not in started.shown(CHECK)
+    assert started.shown(CHECK).startswith('Not right yet')
     # The chapter's own check(...) gives a verdict in the same way.
     started.write(STUB, RIGHT)
     page.keyboard.press('Control+Enter')
@@ -284,6 +290,9 @@ def test_an_exercise_is_checked(started):
     started.run(CHECK)
     started.wait_for_status('Exercise 01.1: passed')
     assert started.shown(CHECK).startswith('Passed')
+    assert former not in started.shown(CHECK)
+    started.write(STUB, WRONG)
+    assert former in started.shown(CHECK)
     assert top.inner_text().startswith('Exercises: 1 of')
     assert '1 of 6 exercises passed' in mark.inner_text()
     kept = json.loads(page.evaluate('localStorage["lamina:progress"]'))

@@ -18,6 +18,7 @@ export class Cell extends EventTarget {
   #output = null;
   #figure = null;
   #outdated = null;
+  #verdict = null;
 
   constructor(node, index, chapter) {
     super();
@@ -108,6 +109,12 @@ export class Cell extends EventTarget {
   begin() {
     this.#ranText = this.text;
     this.become('running');
+  }
+
+  /** What now stands in `area` is the verdict on the text that has run. */
+  judged(area) {
+    this.#verdict = {area, text: this.#ranText};
+    this.#drawVerdict();
   }
 
   end(number, failed) {
@@ -268,7 +275,23 @@ export class Cell extends EventTarget {
       this.runButton.className = busy ? 'live-run is-busy' : 'live-run';
       this.runButton.setAttribute('aria-label', `${word} ${this.about}`);
     }
+    this.#drawVerdict();
     this.#drawFoot();
+  }
+
+  /** A verdict on another text than the present one says that it is. */
+  #drawVerdict() {
+    if (!this.#verdict) return;
+    const {area, text} = this.#verdict;
+    const isFormer = this.text !== text;
+    if (area.classList.contains('is-former') === isFormer) return;
+    area.classList.toggle('is-former', isFormer);
+    if (isFormer)
+      area.querySelector('.live-verdict').after(element('p',
+        {class: 'live-former'}, 'You have changed the code since: check it '
+        + 'again.'));
+    else
+      area.querySelector('.live-former').remove();
   }
 
   #drawFoot() {

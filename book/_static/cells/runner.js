@@ -159,7 +159,7 @@ export class Runner extends EventTarget {
         add(output);
       });
     finish();
-    if (this.#verdict) area.prepend(verdictHead(this.#verdict));
+    if (this.#verdict) this.#show(area);
     if (error?.ename === 'ModuleNotFoundError'
         && /'(numpy|matplotlib)/.test(error.evalue)) offerNumPy();
     const failed = !done.ok && !cell.raises;
@@ -192,7 +192,7 @@ export class Runner extends EventTarget {
     cell.become('running');
     await this.python.check(check, add);
     finish();
-    if (this.#verdict) area.prepend(verdictHead(this.#verdict));
+    if (this.#verdict) this.#show(area);
     cell.become('done');
     return {failed: !this.#verdict, words: this.#verdict ? this.#verdictWords()
       : `Exercise ${check} could not be checked.`};
@@ -200,6 +200,12 @@ export class Runner extends EventTarget {
 
   #judge(verdict) {
     this.#verdict = verdict;
+  }
+
+  #show(area) {
+    area.prepend(verdictHead(this.#verdict));
+    this.cells.find(cell => cell.exercise === this.#verdict.exercise)
+      ?.judged(area);
   }
 
   #verdictWords() {
