@@ -1,12 +1,7 @@
 const start = (root, {most, presets, error}) => {
   const part = name => root.querySelector('.' + name);
-  const tuple = list => '(' + list.join(', ') + (list.length === 1 ? ',' : '')
-    + ')';
-  const index = list => '[' + list.join(', ') + ']';
   const and = list => list.length < 3 ? list.join(' and ')
     : list.slice(0, -1).join(', ') + ' and ' + list.at(-1);
-  const fill = (text, values) =>
-    text.replace(/\{(\w+)\}/g, (_, name) => values[name]);
   const NAMES = ['a', 'b', 'c'], UNITS = [10, 1, 100];
   const COLUMNS = ['last dimension', 'second dimension from the right',
                    'third dimension from the right'];

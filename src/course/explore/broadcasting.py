@@ -36,7 +36,8 @@ def broadcasting(broadcast_shapes):
 {rows}
 </tbody></table></details>"""
     return Explorer(
-        frame("broadcasting", "Broadcasting explorer", data, body), data,
+        frame("broadcasting", "Broadcasting explorer", data, body, "shapes.js"),
+        data,
         "broadcasting explorer: " + "; ".join(
             f"{text}: {outcome(broadcast_shapes, shapes)}"
             for text, shapes in presets[:4]))

@@ -27,16 +27,17 @@ class Explorer:
         return self.text
 
 
-def frame(kind, label, data, body):
+def frame(kind, label, data, body, *more):
     """The page of one explorer.
 
     kind names its files, KIND.css and KIND.js; the script defines
-    `start(root, data)`. label is read out when the focus comes in.
+    `start(root, data)`, with what is in the scripts named by `more`. label
+    is read out when the focus comes in.
     """
     packed = json.dumps(data, separators=(",", ":"), ensure_ascii=True)
     packed = packed.replace("<", "\\u003c")
     style = shrink(read("frame.css") + read(f"{kind}.css"))
-    script = read("frame.js") + read(f"{kind}.js")
+    script = "".join(map(read, ("frame.js", *more, f"{kind}.js")))
     ident = hashlib.sha256((body + packed).encode()).hexdigest()[:10]
     return f"""<div class="lamina-play lamina-{kind}" data-play="{ident}" \
 data-lm-suppress-shortcuts="true" role="group" tabindex="0" \

@@ -1,11 +1,6 @@
 const start = (root, {cells, most, errors, names, presets}) => {
   const all = query => [...root.querySelectorAll(query)];
   const part = name => root.querySelector('.' + name);
-  const tuple = list => '(' + list.join(', ') + (list.length === 1 ? ',' : '')
-    + ')';
-  const index = list => '[' + list.join(', ') + ']';
-  const fill = (text, values) =>
-    text.replace(/\{(\w+)\}/g, (_, name) => values[name]);
 
   // What as_strided makes of a geometry: an error, or the cells it reads.
   const read = (shape, strides, offset) => {

@@ -49,7 +49,8 @@ read them.</p>
 {rows}
 </tbody></table></div></details>"""
     return Explorer(
-        frame("strides", "Stride explorer", data, body), data,
+        frame("strides", "Stride explorer", data, body, "shapes.js"),
+        data,
         f"stride explorer: {data['cells']} cells, "
         f"{len(data['presets'])} views to begin with, "
         f"{len(data['names'])} geometries with a name")
