@@ -1,6 +1,7 @@
 """Builds the book as CI does, for the tests."""
 
 import importlib.util
+import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +30,16 @@ def toc_entries(path=ROOT / '_toc.yml'):
 
     return [toc['root'], *(file for part in toc['parts']
                            for file in below(part['chapters']))]
+
+
+def markdown(path):
+    """The Markdown of a page or of a notebook's text cells."""
+    text = path.read_text(encoding='utf-8')
+    if path.suffix == '.ipynb':
+        text = '\n\n'.join(''.join(cell['source'])
+                           for cell in json.loads(text)['cells']
+                           if cell['cell_type'] == 'markdown')
+    return text
 
 
 def strict_build(source, output):

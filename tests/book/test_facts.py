@@ -18,7 +18,7 @@ import pytest
 import lamina
 from lamina.dispatch import operators
 
-from book_build import ROOT
+from book_build import ROOT, markdown
 
 _spec = importlib.util.spec_from_file_location(
     'lamina_tools_facts', ROOT / 'tools' / 'facts.py')
@@ -44,17 +44,7 @@ OWN = {path.name for folder in ('book', 'src', 'tests', 'tools')
 ROOTS = 'aten', 'c10', 'torch', 'torchgen', 'tools/autograd', 'caffe2'
 
 
-def prose(path):
-    """The Markdown of a page, or of a notebook's text cells."""
-    text = path.read_text(encoding='utf-8')
-    if path.suffix == '.ipynb':
-        text = '\n\n'.join(''.join(cell['source'])
-                           for cell in json.loads(text)['cells']
-                           if cell['cell_type'] == 'markdown')
-    return text
-
-
-PAGES = {path.name: prose(path) for path in [
+PAGES = {path.name: markdown(path) for path in [
     *sorted((ROOT / 'book').rglob('*.md')), *NOTEBOOKS.values()]}
 
 

@@ -2,7 +2,6 @@
 
 import ast
 import importlib
-import json
 import os
 import re
 import shutil
@@ -13,22 +12,13 @@ from pathlib import Path
 import codespell_lib
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from book_build import ROOT, markdown
+
 OURS = {'lamina', 'course'}
 PYTORCHS = set(re.findall(r'^file = "(.*)"$', (
     ROOT / 'book' / 'pytorch-facts.toml').read_text('utf-8'), re.M))
 # Named in the text as what Lamina is compared with, and not installed.
 NOT_OURS = {'torch'}
-
-
-def markdown(path):
-    """The Markdown of a page or of a notebook's text cells."""
-    text = path.read_text(encoding='utf-8')
-    if path.suffix == '.ipynb':
-        text = '\n\n'.join(''.join(cell['source'])
-                           for cell in json.loads(text)['cells']
-                           if cell['cell_type'] == 'markdown')
-    return text
 
 
 def pieces_of_code(text):
