@@ -34,6 +34,9 @@ UNUSED = re.compile('pygments|mystnb|togglebutton|toggleHint|toggleOpenOnPrint|d
 PLAIN = re.compile(r'<span class="(?:n|nn|nv|p|o|w|x)">'
                    r'([^<]*)</span>')
 VIEWPORT = re.compile('<meta name="viewport"[^>]*>\n?')
+# A line could begin between a formula and the full stop behind it.
+IN_TEXT = re.compile(r'([^\s<>]*)(<span class="math"><math>.*?</math></span>)'
+                     r'([^\s<]*)', re.S)
 EMPTY = re.compile('<span></span>')
 FOLD = re.compile(r'<details class="admonition hide above-input">\s*'
                   r'<summary.*?</summary>(?P<code>.*?)</details>', re.S)
@@ -107,7 +110,8 @@ def slim(app, pagename, templatename, context, doctree):
     """Leave out of a page what it does not use."""
     if 'body' in context:
         body = EMPTY.sub('', context['body'])
-        context['body'] = FOLD.sub(name_fold, PLAIN.sub(r'\1', body))
+        body = IN_TEXT.sub(hold, PLAIN.sub(r'\1', body))
+        context['body'] = FOLD.sub(name_fold, body)
     # Sphinx says it, and docutils again.
     context['metatags'] = VIEWPORT.sub('', context.get('metatags') or '')
     sheets = [str(css.filename).partition('?')[0].removeprefix('_static/')
@@ -124,6 +128,14 @@ def slim(app, pagename, templatename, context, doctree):
             script.attributes.setdefault('defer', 'defer')
         scripts.append(script)
     context['script_files'] = scripts
+
+
+def hold(found):
+    """A formula, and what stands beside it without a space, on one line."""
+    before, formula, after = found.groups()
+    if not before and not after:
+        return formula
+    return f'<span class="held">{before}{formula}{after}</span>'
 
 
 def name_fold(fold):

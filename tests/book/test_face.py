@@ -93,6 +93,41 @@ def test_formulas_are_mathml(caplog):
     assert '\\unheard' in caplog.text
 
 
+# Runs in the page; returns how many signs follow a formula, and those that
+# stand on another line than it.
+APART = '''() => {
+  let count = 0;
+  const apart = [];
+  for (const formula of document.querySelectorAll('.bd-article span.math')) {
+    const text = formula.nextSibling;
+    if (text?.nodeType !== 3 || !/^[^\\s]/.test(text.data)
+        || !formula.checkVisibility()) continue;
+    count += 1;
+    const range = document.createRange();
+    range.setStart(text, 0);
+    range.setEnd(text, 1);
+    const sign = range.getBoundingClientRect();
+    const box = formula.getBoundingClientRect();
+    if (sign.left < box.right - 2) apart.push(
+      formula.textContent + text.data.slice(0, 20));
+  }
+  return [count, apart];
+}'''
+
+
+@pytest.mark.parametrize('reader', [{'width': 360}], indirect=True)
+def test_no_line_begins_with_the_full_stop_of_a_formula(reader, html):
+    seen = 0
+    for path in chapters(html):
+        reader.open(f'chapters/{path.stem}')
+        for width in 360, 420, 800:
+            reader.page.set_viewport_size({'width': width, 'height': 800})
+            count, apart = reader.page.evaluate(APART)
+            assert apart == [], path.stem
+            seen += count
+    assert seen > 100
+
+
 def test_a_rule_is_kept_where_it_can_match(tmp_path):
     sheet = tmp_path / 'sheet.css'
     sheet.write_text('''/* c */ a.b , .d:hover { color: red; --x: 1; }
