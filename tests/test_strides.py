@@ -1262,6 +1262,7 @@ def test_another_dtype_on_the_same_bytes(layout, dtype):
 def test_the_same_tensor_with_another_geometry():
     x = lamina.arange(6).view(2, 3)
     assert x.t_() is x and x.shape == (3, 2)
+    assert x.storage.version == 1       # a write, to whoever has kept x
     assert x.transpose_(0, 1).shape == (2, 3)
     assert x.unsqueeze_(0).shape == (1, 2, 3)
     assert x.squeeze_(0).tolist() == [[0, 1, 2], [3, 4, 5]]

@@ -1414,6 +1414,7 @@ def _in_place(view):
                 f"x = x.{view.__name__}(...)")
         self._geometry = view(self, *args, **kwargs).geometry
         self.array = None
+        self.storage.version += 1       # who kept it has other elements now
         return self
     changed.__name__ = changed.__qualname__ = view.__name__ + "_"
     changed.__doc__ = f"{view.__name__}, of the tensor itself."
