@@ -467,6 +467,76 @@ def test_detach_and_detach_():
         (x * 2)[0].detach_()
 
 
+def test_detach_keeps_the_gradient():
+    x = leaf([1.0, 2.0])
+    y = x * 2
+    y.retain_grad()
+    (y * 3).sum().backward()
+    assert x.detach_().grad.tolist() == [6.0, 6.0] and not x.requires_grad
+    assert y.detach_().grad.tolist() == [3.0, 3.0]
+
+
+def test_a_frozen_leaf_gets_no_gradient():
+    x, w = leaf([1.0, 2.0]), leaf([3.0, 4.0])
+    y, seen = (x * w).sum(), []
+    w.register_post_accumulate_grad_hook(seen.append)
+    w.requires_grad_(False)
+    y.backward(retain_graph=True)
+    assert x.grad.tolist() == [3.0, 4.0] and w.grad is None and not seen
+    w.requires_grad_()
+    y.backward()
+    assert w.grad.tolist() == [1.0, 2.0] and seen == [w]
+
+
+def test_a_frozen_leaf_is_saved_without_a_gradient():
+    class Product(Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            ctx.save_for_backward(a, b)
+            return a * b
+
+        @staticmethod
+        def backward(ctx, g):
+            a, b = ctx.saved_tensors
+            assert not b.requires_grad
+            return g * b, None
+
+    x, w = leaf([1.0, 2.0]), leaf([3.0, 4.0])
+    w.grad = lamina.zeros(2)
+    w.requires_grad_(False)
+    with graph.saved_tensors_hooks(lambda x: x, lambda x: x):
+        hooked = x * w
+    for y in (Product.apply(x, w), hooked):
+        x.grad = None
+        first, = grad((y * y).sum(), x, create_graph=True)
+        first.sum().backward()
+        assert x.grad.tolist() == [18.0, 32.0]      # 2 w * w
+        assert w.grad.tolist() == [0.0, 0.0]
+
+
+def test_a_gradient_with_a_history_is_not_kept():
+    x, w = leaf([1.0, 2.0], 'cpu'), leaf([3.0, 4.0], 'cpu')
+
+    def hook(g):
+        with enable_grad():
+            return g * w
+
+    x.register_hook(hook)
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [6.0, 8.0]
+    assert not x.grad.requires_grad and x.grad.is_leaf
+
+
+@pytest.mark.parametrize('write', [
+    lambda c: c.t_(), lambda c: c.squeeze_(0), lambda c: c.unsqueeze_(0)])
+def test_another_geometry_is_a_write_to_what_is_saved(write, device):
+    x, c = leaf([[1.0], [2.0]], device), lamina.ones(1, 2, device=device)
+    y = (x * c).sum()
+    write(c)
+    with pytest.raises(RuntimeError, match='version'):
+        y.backward()
+
+
 def test_retain_grad():
     x = leaf([1.0, 2.0])
     y = x * x
@@ -488,6 +558,9 @@ def test_grad_of_no_leaf_warns():
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         assert leaf([1.0]).grad is None
+        y = leaf([1.0]) * 2
+        y.grad = lamina.ones(1)         # as given, for a result too
+        assert y.grad.item() == 1.0 and y.requires_grad
 
 
 # --- backward and grad --------------------------------------------------------
@@ -507,6 +580,10 @@ def test_backward_inputs():
     z = x * x
     (z * y).sum().backward(inputs=[x, z])
     assert x.grad.tolist() == [6.0, 16.0] and y.grad is None
+    assert z.retains_grad and z.grad.tolist() == [3.0, 4.0]
+    x.grad = None
+    (x * y).sum().backward(inputs=[x, x])       # once
+    assert x.grad.tolist() == [3.0, 4.0]
     with pytest.raises(RuntimeError, match='no inputs'):
         (x * y).sum().backward(inputs=[])
 
@@ -545,6 +622,19 @@ def test_grad_walks_only_what_leads_to_the_inputs():
     assert grad(loss, x, retain_graph=True)[0].tolist() == [2.0]
     with pytest.raises(RuntimeError, match='ExpBackward0'):
         grad(loss, other)
+
+
+def test_grad_calls_only_hooks_on_the_way():
+    x, other, seen = leaf([1.0]), leaf([2.0]), []
+    x.register_hook(lambda g: seen.append('x'))
+    other.register_hook(lambda g: seen.append('other'))
+    beside = other * 3
+    beside.retain_grad()
+    y = (x * beside).sum()
+    assert grad(y, x, retain_graph=True)[0].tolist() == [6.0]
+    assert seen == ['x'] and beside.grad is None
+    y.backward()
+    assert sorted(seen) == ['other', 'x', 'x'] and beside.grad.item() == 1.0
 
 
 def test_grad_unused():
@@ -1418,6 +1508,17 @@ def test_inference_mode(device):
     (x + y).sum().backward()                # saves nothing
     (x * y.clone()).sum().backward()
     assert x.grad.tolist() == [4.0, 6.0]
+    z = x * 1
+    z.add_(y)[:1].add_(y[:1])               # nor does this
+    assert z.tolist() == [7.0, 7.0]
+    with pytest.raises(RuntimeError, match="would save"):
+        (x * 1).mul_(y)
+    with pytest.raises(RuntimeError, match="would save"):
+        (x * 1)[:1].mul_(y[:1])
+    with pytest.raises(RuntimeError, match="outside of it"):
+        lamina.mul(y.clone(), 2, out=y)
+    with pytest.raises(RuntimeError, match="would save"):
+        Scaled.apply(y, x, [])
 
     @lamina.inference_mode
     def doubled(x):
@@ -1858,6 +1959,24 @@ def test_checkpoint_of_a_function_that_changes():
     y = checkpoint(part, x)
     with pytest.raises(RuntimeError, match="the same each time"):
         y.backward()
+
+
+def test_checkpoint_of_an_argument_that_is_written_to(device):
+    x, c = leaf([1.0, 2.0], device), lamina.ones(2, device=device)
+    y = checkpoint(lambda x, c: x.sin() * c, x, c)
+    c.zero_()
+    with pytest.raises(RuntimeError, match="argument of shape .2.*clone"):
+        y.sum().backward()
+
+
+def test_saved_tensors_hooks_see_writes_to_views():
+    x, w, packed = leaf([1.0, 2.0]), leaf([3.0]), []
+    y = x * 1
+    with graph.saved_tensors_hooks(
+            lambda x: packed.append(x.tolist()) or x, lambda x: x):
+        y[:1].mul_(w)
+    y.sum().backward()
+    assert [3.0] in packed and x.grad.tolist() == [3.0, 1.0]
 
 
 def test_modules_that_are_made():

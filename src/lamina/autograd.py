@@ -225,11 +225,12 @@ class AccumulateGrad(Node):
     """The end of the graph: what a leaf knows of its gradient, and the
     node that adds to it."""
 
-    __slots__ = ("grad", "leaf", "parts")
+    __slots__ = ("grad", "frozen", "leaf", "parts")
 
     def __init__(self, variable):
         self.start((), variable)
         self.grad = None
+        self.frozen = False         # requires_grad_(False), since
         self.leaf = weakref.ref(variable)
         self.parts = variable.storage, variable.geometry, variable.dtype
 
@@ -246,6 +247,8 @@ class AccumulateGrad(Node):
         return x
 
     def apply(self, grads):
+        if self.frozen:
+            return ()
         if (self.grad is None and not grad_mode.enabled
                 and holders(grads) == ALONE):
             self.grad = grads[0]
@@ -256,10 +259,11 @@ class AccumulateGrad(Node):
 
 def holders(grads):
     """How many references there are to a gradient and to its array; None
-    if it is not all of its memory, row after row."""
+    if it is not all of its memory, row after row, or has a history."""
     grad = grads[0]
     found = grad.array
-    if found is None or type(grad) is not Tensor:
+    if (found is None or type(grad) is not Tensor
+            or grad.autograd is not None):
         return None
     flags = found.flags
     if not (flags.owndata and flags.c_contiguous):
@@ -335,6 +339,8 @@ def requires_grad_(self, requires_grad=True):
                 "was made by an operator; use .detach()")
     elif not requires_grad:
         self.keys &= ~AUTOGRAD
+        if self.autograd is not None:
+            self.autograd.frozen = True
     else:
         if not self.dtype.is_floating_point:
             raise RuntimeError(f"only floating-point tensors have gradients; "
@@ -342,6 +348,7 @@ def requires_grad_(self, requires_grad=True):
                                f".to(lamina.float32)")
         if self.autograd is None:
             self.autograd = AccumulateGrad(self)
+        self.autograd.frozen = False
         self.keys |= AUTOGRAD
     return self
 
@@ -356,11 +363,11 @@ def get_grad(self):
     meta = self.autograd
     if meta is None or type(meta) is AccumulateGrad:
         return meta and meta.grad
-    if not meta.retains_grad:
+    grad = meta.grad if type(meta) is AutogradMeta else None
+    if grad is None and not meta.retains_grad:
         warnings.warn(".grad of a tensor that is no leaf is not kept; call "
                       ".retain_grad() on it before backward", stacklevel=2)
-        return None
-    return meta.grad
+    return grad
 
 
 def set_grad(self, grad):
@@ -381,7 +388,7 @@ def set_grad(self, grad):
         if grad is None:
             return
         self.autograd = AccumulateGrad(self)
-    self.autograd.grad = grad
+    meta_of(self).grad = grad
 
 
 Tensor.grad = property(get_grad, set_grad,
@@ -468,8 +475,8 @@ FREED = object()        # where something was saved, after backward
 def save(x):
     """What is saved of a result: its parts."""
     storage = x.storage
-    return (x.autograd, storage.version, storage,
-            x.geometry if x.array is None else x.array, x.dtype)
+    return (x.autograd if x.keys & AUTOGRAD else None, storage.version,
+            storage, x.geometry if x.array is None else x.array, x.dtype)
 
 
 def unpack(saved, node, name, output_nr=None):
@@ -1049,6 +1056,7 @@ def run_backward(roots, retain_graph, create_graph, targets=None):
     if anomaly.on:
         watch(uses)
     walked = None if targets is None else on_the_way(targets, uses)
+    ends = {node for node, _ in targets or ()}
     edges = itertools.chain.from_iterable(edge for edge, _ in roots)
     found, arrived, ready = [grad for _, grad in roots], {}, []
     with set_grad_enabled(create_graph):
@@ -1075,9 +1083,12 @@ def run_backward(roots, retain_graph, create_graph, targets=None):
                 return
             node = ready.pop()
             grads = arrived.pop(node, None) or nothing_yet(node)
+            beside = walked is not None and node not in walked
+            if beside and node not in ends:
+                continue
             if targets or node.hooks:
                 note(node, grads, targets)
-            if walked is not None and node not in walked:
+            if beside:
                 continue
             if node.hooks is None and grads[0] is not None:
                 found = node.apply(grads)
@@ -1176,7 +1187,8 @@ def apply_with_hooks(node, grads):
     for hook in list(hooks.after.values()):
         found = replaced_all(found, hook(tuple(found), tuple(grads)), hook)
     for hook in list(hooks.accumulated.values()):
-        hook(node.variable)
+        if not node.frozen:
+            hook(node.variable)
     return found
 
 
@@ -1244,15 +1256,17 @@ def backward(tensors, grad_tensors=None, retain_graph=None,
     roots = as_roots(as_list(tensors), grad_tensors)
     if inputs is None:
         return run_backward(roots, keep, create_graph)
-    inputs = as_list(inputs)
-    targets = {edge_of(x): None for x in checked_inputs(inputs)}
+    inputs = list(dict.fromkeys(as_list(inputs)))   # each once
+    for x in checked_inputs(inputs):
+        x.retain_grad()                 # which a leaf does anyway
+    targets = {edge_of(x): None for x in inputs}
     run_backward(roots, keep, create_graph, targets)
     with set_grad_enabled(create_graph):
-        for x in inputs:
+        for x in filter(is_leaf, inputs):
             if targets[edge_of(x)] is None:
                 continue
-            accumulate(meta_of(x), targets[edge_of(x)])
-            if is_leaf(x) and x.autograd.hooks:
+            accumulate(x.autograd, targets[edge_of(x)])
+            if x.autograd.hooks:
                 for hook in list(x.autograd.hooks.accumulated.values()):
                     hook(x)
 
@@ -2403,8 +2417,12 @@ def detach_(self):
     if self._base is not None:
         raise RuntimeError("detach_() of a view would cut its base off too; "
                            "use detach()")
-    self.autograd = None
+    meta, self.autograd = self.autograd, None
     self.keys &= ~AUTOGRAD
+    if type(meta) is AccumulateGrad:        # a leaf stays one
+        self.autograd, meta.frozen = meta, True
+    elif type(meta) is AutogradMeta:
+        self.grad = meta.grad
     return self
 
 
@@ -2567,8 +2585,9 @@ def wrap_inference(operator, kernel):
                  if isinstance(x, Tensor)]
         frozen = [x for x in given if x.keys & INFERENCE]
         inside = grad_mode.inference
-        if schema.is_write and not inside and any(
-                x is frozen[0] for x in (args[0], args[-1]) if frozen):
+        if frozen and schema.is_write and not inside and any(
+                x is y for x in frozen for y in dispatch.all_tensors(
+                    args[:1] if schema.name.endswith("_") else args[-1:])):
             raise RuntimeError(
                 f"{schema.name}() writes to a tensor that was made in "
                 f"inference_mode(), outside of it; write to a clone()")
@@ -2591,12 +2610,31 @@ def saved_storage(entry):
         return entry[0].storage
 
 
+def nodes_of(result):
+    """The nodes that made the tensors in a result; where it is a view that
+    was written to, also the one that its base has of that."""
+    found = []
+    for x in dispatch.all_tensors([result]):
+        if isinstance(x, Tensor) and not is_leaf(x):
+            found.append(get_grad_fn(x))
+            if type(found[-1]) is ViewNode:
+                found.append(get_grad_fn(x._base))
+    return found
+
+
+def saved_by(node):
+    """The entry of each tensor that a node has saved."""
+    node = node.inner if type(node) is CopySlices else node
+    if isinstance(node, OperatorNode):
+        for name, found in node.entries():
+            for part in found if name in node.recipe.lists else [found]:
+                yield part
+
+
 def refuse_saved(x, frozen, schema):
     """Nothing that inference_mode() made is saved for backward."""
-    node, storages = get_grad_fn(x), [y.storage for y in frozen]
-    saved = [part for name, found in node.entries() for part in (
-        found if name in node.recipe.lists else [found])] if isinstance(
-            node, OperatorNode) else []
+    storages = [y.storage for y in frozen]
+    saved = [part for node in nodes_of(x) for part in saved_by(node)]
     if any(saved_storage(entry) is s for entry in saved for s in storages):
         raise RuntimeError(
             f"{schema.name}() would save a tensor that was made in "
@@ -2969,12 +3007,6 @@ def hvp(func, inputs, v=None, create_graph=False, strict=False):
     return second_order(jvp, func, inputs, v, create_graph, strict)
 
 
-def nodes_of(result):
-    """The nodes that made the tensors in a result."""
-    return [get_grad_fn(x) for x in dispatch.all_tensors([result])
-            if isinstance(x, Tensor) and not is_leaf(x)]
-
-
 def our_own(frame):
     """Whether a frame is the library's, and not of the program."""
     name, file = frame.f_globals.get("__name__", ""), frame.f_code.co_filename
@@ -3106,7 +3138,7 @@ def pack(entry, node, output_nr=None):
     pack_hook, unpack_hook = packing.hooks[-1]
     with no_grad():
         x = unpack(entry, node, "saved tensor", output_nr)
-        meta = x.autograd if len(entry) == 2 else entry[0]
+        meta = save(x)[0] if len(entry) == 2 else entry[0]
         return meta, unpack_hook, pack_hook(x)
 
 
@@ -3162,6 +3194,9 @@ class Segment:
 
     def __init__(self, function, args, kwargs, keep_random):
         self.call = functools.partial(function, *args, **kwargs)
+        self.given = saved_list([
+            x for x in dispatch.all_tensors([*args, *kwargs.values()])
+            if isinstance(x, Tensor)])
         self.expected, self.found = [], {}
         self.states = [(put, get()) for get, put in random_states
                        if keep_random]
@@ -3176,6 +3211,12 @@ class Segment:
         return self.found.pop(number)
 
     def run_again(self):
+        for x, version in self.given:
+            if version_of(x) != version:
+                raise RuntimeError(
+                    f"checkpoint(): an argument of shape {list(x.shape)} "
+                    f"was written to in place since; the second run would "
+                    f"compute with other numbers. Write to a clone()")
         found, now = [], [(put, get()) for get, put in random_states]
         for put, state in self.states:
             put(state)
@@ -3357,6 +3398,10 @@ def record_function(ctx, edges, args, results):
     ctx.shape, ctx.dtype = ([o[i] for o in ctx.outputs] for i in (0, 1))
     ctx.saved = []
     for x in ctx.to_save:
+        if x is not None and x.keys & INFERENCE:
+            raise RuntimeError(
+                f"{ctx.name()} would save a tensor that was made in "
+                f"inference_mode() for backward; give a clone()")
         nr = next((i for i, y in enumerate(results) if y is x), None)
         ctx.saved.append((x if x is None else pack(save(x), ctx, nr), nr))
     ctx.to_save = ctx.dirty = ctx.plain = ()
