@@ -34,6 +34,8 @@ UNUSED = re.compile('pygments|mystnb|togglebutton|toggleHint|toggleOpenOnPrint|d
 PLAIN = re.compile(r'<span class="(?:n|nn|nv|p|o|w|x)">'
                    r'([^<]*)</span>')
 VIEWPORT = re.compile('<meta name="viewport"[^>]*>\n?')
+# A long path goes on in the next line behind one of its slashes.
+PATH = re.compile(r'(?<=<span class="pre">)[\w.-]+(?:/[\w.-]+){2,}(?=</span>)')
 # A line could begin between a formula and the full stop behind it.
 IN_TEXT = re.compile(r'([^\s<>]*)(<span class="math"><math>.*?</math></span>)'
                      r'([^\s<]*)', re.S)
@@ -67,6 +69,9 @@ def mathml(tex, display='inline'):
                               '').replace(' display="inline"', '')
     written = re.sub(r'&#x([0-9A-F]{5});',
                      lambda m: escape(chr(int(m[1], 16))), written)
+    # bars stand close to what is between them
+    written = re.sub(r'<mo( stretchy="false")?>\|</mo>',
+                     r'<mo\1 lspace="0" rspace="0">|</mo>', written)
     # a function stands apart from what it is applied to
     return re.sub(r'(<mi>(?:sin|cos|tan|log|ln|exp|max|min)</mi>)'
                   r'(?!<mo|</)', r'\1<mspace width="0.167em"/>', written)
@@ -111,6 +116,7 @@ def slim(app, pagename, templatename, context, doctree):
     if 'body' in context:
         body = EMPTY.sub('', context['body'])
         body = IN_TEXT.sub(hold, PLAIN.sub(r'\1', body))
+        body = PATH.sub(lambda path: path[0].replace('/', '/<wbr>'), body)
         context['body'] = FOLD.sub(name_fold, body)
     # Sphinx says it, and docutils again.
     context['metatags'] = VIEWPORT.sub('', context.get('metatags') or '')

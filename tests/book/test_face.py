@@ -84,6 +84,9 @@ def test_formulas_are_there_without_a_script(html):
 def test_formulas_are_mathml(caplog):
     assert lean.mathml('x < 1') == (
         '<math><mrow><mi>x</mi><mo>&lt;</mo><mn>1</mn></mrow></math>')
+    # bars are no operators
+    assert '<mo lspace="0" rspace="0">|</mo><mi>x</mi>' in lean.mathml(
+        '\\lvert x \\rvert')
     assert '<mtext>softmax</mtext>' in lean.mathml('\\mathrm{softmax}(x)')
     assert 'display="block"' in lean.mathml('x', 'block')
     # a function is set apart from a number, and not from its parenthesis
@@ -349,6 +352,43 @@ def test_a_menu_is_worked_by_keyboard(reader):
     reader.page.keyboard.press('Escape')
     assert not items.first.is_visible()
     assert summary.evaluate('item => item === document.activeElement')
+
+
+def test_the_contents_follow_the_reader(reader):
+    reader.open('book/solutions')
+    for number in '08.2', '01.3':
+        reader.page.evaluate(
+            'place => document.getElementById(place).scrollIntoView()',
+            'exercise-' + number.replace('.', '-'))
+        link = reader.page.locator(
+            '.bd-sidebar-secondary a.active', has_text=number)
+        link.wait_for()
+        reader.page.wait_for_function(
+            '''link => {
+              const {top, bottom} = link.getBoundingClientRect();
+              return top > 0 && bottom < innerHeight;
+            }''', arg=link.element_handle())
+    assert reader.wrong == []
+
+
+def test_the_marks_of_a_cell_are_on_one_line(reader):
+    reader.open('chapters/02_strides')
+    reader.page.wait_for_selector('.live-name')
+    apart = reader.page.evaluate('''() => [...document.querySelectorAll(
+      'div.cell.tag_export:not(.tag_hide-input)')].map(cell => {
+        const middle = mark => {
+          const {top, bottom} = cell.querySelector(mark)
+            .getBoundingClientRect();
+          return (top + bottom) / 2;
+        };
+        return Math.abs(middle('.live-name') - middle('.exported-to'));
+      })''')
+    assert len(apart) > 3 and max(apart) < 1
+
+
+def test_a_long_path_is_broken_at_its_slashes(html):
+    page = (html / 'book' / 'pytorch-map.html').read_text('utf-8')
+    assert 'aten/<wbr>src/<wbr>ATen/<wbr>' in page
 
 
 def test_what_no_page_asks_for_is_not_in_the_book(html):
