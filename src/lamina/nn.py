@@ -2364,10 +2364,11 @@ def row_starts(rows, size):
 
 @impl("_nll_loss", "cpu")
 def cpu_nll_loss(self, target, reduction, ignore_index):
-    x, classes = array(self), array(target).reshape(-1)
+    x, classes = array(self), array(target)
     if x.ndim != 2:             # one row for each class to pick
         dim = min(1, x.ndim - 1)
         x = np.moveaxis(x, dim, -1).reshape(-1, x.shape[dim])
+        classes = classes.reshape(-1)
     ignored, count = left_out(classes, x.shape[1], ignore_index), len(classes)
     if ignored is not None:
         classes = np.where(ignored, 0, classes)
@@ -2386,15 +2387,17 @@ def cpu_nll_loss(self, target, reduction, ignore_index):
 @impl("_nll_loss_backward", "cpu")
 def cpu_nll_loss_backward(grad_output, target, size, reduction,
                           ignore_index):
-    grad, classes = array(grad_output), array(target).reshape(-1)
+    grad, classes = array(grad_output), array(target)
     dim = min(1, len(size) - 1)
+    if len(size) != 2:
+        grad, classes = grad.reshape(-1), classes.reshape(-1)
     ignored, count = left_out(classes, size[dim], ignore_index), len(classes)
     if ignored is not None:
         classes = np.where(ignored, 0, classes)
         count -= int(ignored.sum())
     found = np.zeros((len(classes), size[dim]), grad.dtype)
     lost = (grad / grad.dtype.type(-count) if reduction == "mean" and count
-            else -grad).reshape(-1)
+            else -grad)
     found.reshape(-1)[row_starts(*found.shape) + classes] = (
         lost if ignored is None else np.where(ignored, 0, lost))
     if len(size) != 2:
