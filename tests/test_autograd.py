@@ -1961,6 +1961,20 @@ def test_checkpoint_of_a_function_that_changes():
         y.backward()
 
 
+@pytest.mark.parametrize('call', [
+    lambda v: lamina.cat([v, v]), lambda v: lamina.stack((v, v)),
+    lambda v: Scaled.apply(v, lamina.tensor(2.0, device=v.device), []),
+    lambda v: v.requires_grad_() * 2], ids=['cat', 'stack', 'apply', 'mul'])
+def test_a_view_made_before_its_base_had_a_history(call, device):
+    w = leaf([2.0, 3.0], device)
+    base = lamina.ones(2, 2, device=device)
+    view = base[0]
+    base.mul_(w)
+    y = call(view)
+    y.sum().backward()
+    assert w.grad.tolist() == [2.0, 2.0] and not view.is_leaf
+
+
 def test_checkpoint_of_an_argument_that_is_written_to(device):
     x, c = leaf([1.0, 2.0], device), lamina.ones(2, device=device)
     y = checkpoint(lambda x, c: x.sin() * c, x, c)

@@ -332,7 +332,7 @@ def get_grad_fn(x):
 @method
 def requires_grad_(self, requires_grad=True):
     """Want the gradient of this leaf, or no longer. Gives the tensor."""
-    if not is_leaf(self):
+    if not self.is_leaf:
         if not requires_grad:
             raise RuntimeError(
                 "only a leaf's requires_grad can be changed, and this tensor "
@@ -2387,7 +2387,8 @@ def catch_up(x):
 def wrap_late(operator, kernel):
     """The layer that looks for views which are behind their base."""
     def late(*args):
-        tensors = [x for x in args if isinstance(x, Tensor)]
+        tensors = [x for x in dispatch.all_tensors(args)
+                   if isinstance(x, Tensor)]
         if not any([catch_up(x) for x in tensors]):
             return kernel(*args)
         keys = functools.reduce(builtin.or_, (x.keys for x in tensors),
@@ -3360,7 +3361,8 @@ class Function:
     @classmethod
     def apply(cls, *args):
         """Call forward, and record it as one node."""
-        ctx = FunctionNode(cls, tuple(map(wants_grad, args)))
+        ctx = FunctionNode(cls, tuple([
+            isinstance(x, Tensor) and x.requires_grad for x in args]))
         if any(isinstance(x, Tensor) and x.keys & FORWARD for x in args):
             raise NotImplementedError(f"{cls.__name__} has no forward-mode "
                                       f"derivative: unpack_dual() first")
