@@ -28,6 +28,9 @@ MENDS = [(re.compile(pattern, re.S), mended) for pattern, mended in (
     # scrollable-region-focusable: only a pointer could move it
     (r'<div class="picture">',
      '<div class="picture" tabindex="0" role="group" aria-label="Picture">'),
+    (r'(?<!aria-label="Figure">)(<img [^>]*class="[^"]*\bwid(?:e|est)\b[^>]*>)',
+     r'<div class="moved" tabindex="0" role="group" aria-label="Figure">\1'
+     r'</div>'),
     (r'<div class="wide">',
      '<div class="wide" tabindex="0" role="group" aria-label="Table">'),
     (r'<div class="math"(?=[ >])(?! tabindex)',

@@ -267,16 +267,21 @@ def add_aids(app, pagename, templatename, context, doctree):
 # ---- figures --------------------------------------------------------------
 
 def describe_figures(app, doctree, docname):
-    """A stored figure's own description is the alternative to it."""
+    """A stored figure's own description is the alternative to it; and its
+    size says whether a telephone is wide enough for it."""
     for image in doctree.findall(nodes.image):
-        path = Path(app.srcdir) / image['uri']
-        if image.get('alt', image['uri']) == image['uri'] and (
-                path.suffix == '.svg' and path.is_file()):
-            words = re.search('<desc>(.*?)</desc>',
-                              path.read_text(encoding='utf-8'), re.S)
-            if words:
-                image['alt'] = unescape(' '.join(words[1].split()))
         image['loading'] = 'lazy'
+        path = Path(app.srcdir) / image['uri']
+        if path.suffix != '.svg' or not path.is_file():
+            continue
+        svg = path.read_text(encoding='utf-8')
+        words = re.search('<desc>(.*?)</desc>', svg, re.S)
+        if words and image.get('alt', image['uri']) == image['uri']:
+            image['alt'] = unescape(' '.join(words[1].split()))
+        width = re.match(r'[^>]*? width="(\d+)', svg)
+        if width and int(width[1]) > 650:
+            image['classes'].append(
+                'wide' if int(width[1]) < 900 else 'widest')
 
 
 # ---- version and date -----------------------------------------------------

@@ -210,6 +210,21 @@ def test_every_figure_of_a_page_says_what_it_shows(html):
             assert len(words.split()) > 2, f'{path.name}: {image}'
 
 
+@pytest.mark.parametrize('reader', [{'width': 360}], indirect=True)
+def test_the_letters_of_a_figure_are_not_too_small(reader, html):
+    """On a telephone none is drawn much smaller than half of its size."""
+    for path in chapters(html):
+        reader.open(f'chapters/{path.stem}')
+        parts = reader.page.evaluate('''async () => {
+          const images = [...document.querySelectorAll('.cell_output img')];
+          for (const image of images) image.loading = 'eager';
+          await Promise.all(images.map(image => image.decode()));
+          return images.map(image => image.width / image.naturalWidth);
+        }''')
+        assert min(parts) > 0.4, (path.stem, parts)
+    assert reader.wrong == []
+
+
 # ---- reading aids ---------------------------------------------------------
 
 def test_what_is_folded_is_counted_apart():
