@@ -1983,6 +1983,47 @@ def test_checkpoint_of_an_argument_that_is_written_to(device):
         y.sum().backward()
 
 
+def test_a_function_saves_views(device):
+    class Product(Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            ctx.save_for_backward(a, b)
+            return a * b                # looks at their arrays
+
+        @staticmethod
+        def backward(ctx, g):
+            a, b = ctx.saved_tensors
+            return g * b.t(), g * a[:]
+
+    x = leaf([1.0, 2.0, 3.0, 4.0], device)
+    w = lamina.tensor([10.0, 20.0, 30.0, 40.0], device=device)
+    Product.apply(x[2:], w[2:]).sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0, 30.0, 40.0]
+    x.grad = None
+    Product.apply(x.view(2, 2).t()[1], w.view(2, 2).t()[1].detach()
+                  ).sum().backward()
+    assert x.grad.tolist() == [0.0, 20.0, 0.0, 40.0]
+
+
+def test_saved_tensors_hooks_and_a_product_with_itself(device):
+    x = leaf([1.0, 2.0], device)
+    y = x * 1
+    with graph.saved_tensors_hooks(lambda x: x, lambda x: x):
+        y.mul_(y)
+    assert y.tolist() == [1.0, 4.0]
+    with pytest.raises(RuntimeError, match='version'):
+        y.sum().backward()
+
+
+def test_saved_tensors_hooks_and_the_result_of_a_write_to_a_view(device):
+    x = leaf([1.0, 4.0, 9.0], device)
+    y = x * 1
+    with graph.saved_tensors_hooks(lambda x: x.clone(), lambda x: x):
+        y[1:].sqrt_()
+    y.sum().backward()
+    assert x.grad.tolist() == pytest.approx([1.0, 1 / 4, 1 / 6])
+
+
 def test_saved_tensors_hooks_see_writes_to_views():
     x, w, packed = leaf([1.0, 2.0]), leaf([3.0]), []
     y = x * 1

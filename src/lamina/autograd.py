@@ -473,10 +473,11 @@ FREED = object()        # where something was saved, after backward
 
 
 def save(x):
-    """What is saved of a result: its parts."""
-    storage = x.storage
+    """What is saved of a result: its parts. An array that owns its memory
+    says what the geometry would; a view's may begin anywhere."""
+    storage, geometry = x.storage, x._geometry
     return (x.autograd if x.keys & AUTOGRAD else None, storage.version,
-            storage, x.geometry if x.array is None else x.array, x.dtype)
+            storage, x.array if geometry is None else geometry, x.dtype)
 
 
 def unpack(saved, node, name, output_nr=None):
@@ -3136,6 +3137,9 @@ def pack(entry, node, output_nr=None):
     """A saved tensor, by the hooks if there are any."""
     if not packing.hooks or len(entry) == 3:
         return entry
+    version = version_of(entry[0]) if len(entry) == 2 else entry[2].version
+    if version != entry[1]:
+        return entry                    # x *= x: backward will refuse
     pack_hook, unpack_hook = packing.hooks[-1]
     with no_grad():
         x = unpack(entry, node, "saved tensor", output_nr)
