@@ -53,6 +53,35 @@ def test_products_of_zeros(device):
         assert grad(x.cumprod(0).sum(), x)[0].tolist() == scanned
 
 
+@pytest.mark.parametrize('dtype', ['float32', 'float64', 'float16'])
+@pytest.mark.parametrize('shape', [
+    (32, 10), (1, 1), (4, 32), (5, 33), (0, 5), (5, 0), (7000, 10), (4,),
+    (2, 3, 4)])
+def test_the_short_way_back_through_log_softmax_is_the_general_one(
+        shape, dtype):
+    back = functions['_log_softmax_backward_data']
+    tolerance = {'float16': 1e-2, 'float32': 2e-6, 'float64': 1e-14}[dtype]
+    rng = np.random.default_rng(0)
+    given, x = (rng.normal(size=shape).astype(dtype) for _ in range(2))
+    odd = given.copy()
+    for i, value in enumerate([math.inf, -math.inf, math.nan, 3e4]):
+        odd.reshape(-1)[1 + 7 * i::50] = value
+    grads = [given, odd, np.asfortranarray(given),
+             np.broadcast_to(given[..., :1], shape).copy(),
+             np.repeat(given, 2, -1)[..., ::2]]
+    y = lamina.from_numpy(x).log_softmax(-1)
+    for result in (y, lamina.from_numpy(np.asfortranarray(y.numpy()))):
+        for grad_output in [*map(lamina.from_numpy, grads),
+                            lamina.ones(1, dtype=y.dtype).expand(shape)]:
+            found = back(grad_output, result, len(shape) - 1)
+            wanted = autograd.log_softmax_back_of_any(
+                *(t.to(float64) for t in (grad_output, result)), -1)
+            assert found.dtype is y.dtype
+            assert found.stride() == lamina.empty(shape).stride()
+            np.testing.assert_allclose(
+                found.numpy(), wanted.numpy(), tolerance, tolerance)
+
+
 @pytest.mark.parametrize('p', [2, 1, 3.0, 0.5, math.inf, -math.inf, 0])
 @pytest.mark.parametrize('device', DEVICES)
 def test_the_norm_of_zeros_has_a_gradient(p, device):

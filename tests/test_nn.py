@@ -597,6 +597,31 @@ def test_ignored_targets(device):
                            reduction='sum', ignore_index=1).item(), first)
 
 
+@pytest.mark.parametrize('dtype', ['float32', 'float64'])
+@pytest.mark.parametrize('reduction', list(PYTORCH))
+@pytest.mark.parametrize('ignored', [-100, 1])
+@pytest.mark.parametrize('shape', [(6, 3), (1, 1), (3,), (2, 3, 4), (0, 3)])
+def test_numpys_losses_are_the_loops(shape, ignored, reduction, dtype):
+    """The kernels of nll_loss on cpu, by those of the device python."""
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(*shape, 2)).astype(dtype)
+    logits[..., :1, :1] = math.inf
+    classes = rng.integers(0, min(shape[-1], 3), shape[:1] + shape[2:] + (2,))
+    if len(shape) == 1:
+        classes = classes[0]
+    for place in (0, 1):            # with an infinity, or without; strided
+        x = lamina.from_numpy(logits)[..., place].requires_grad_()
+        target = lamina.from_numpy(classes)[..., place]
+        both = []
+        for device in ('cpu', 'python'):
+            loss = F.nll_loss(x.to(device), target.to(device),
+                              ignore_index=ignored, reduction=reduction)
+            found, = lamina.autograd.grad(loss.sum() * -3, x)
+            both.append((loss.tolist(), found.tolist()))
+        for fast, slow in zip(*both):
+            np.testing.assert_allclose(fast, slow, 1e-6)
+
+
 # Against PyTorch's numbers: see nn_cases.py
 
 WANT = json.loads(nn_cases.VALUES.read_text(encoding='utf-8'))

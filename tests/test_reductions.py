@@ -157,6 +157,28 @@ def test_log_softmax_of_short_rows(shape, dim):
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-14)
 
 
+@pytest.mark.parametrize('dtype', ['float32', 'float64', 'float16'])
+@pytest.mark.parametrize('shape', [
+    (32, 10), (1, 1), (1, 32), (5, 33), (0, 5), (5, 0), (7000, 10), (10,),
+    (2, 3, 4)])
+def test_the_short_way_of_log_softmax_is_the_general_one(shape, dtype):
+    from lamina.reductions import log_softmax_of_any
+    tolerance = {'float16': 1e-2, 'float32': 2e-6, 'float64': 1e-14}[dtype]
+    x = (np.random.default_rng(0).normal(size=shape) * 5).astype(dtype)
+    odd = x.copy()
+    for i, value in enumerate([inf, -inf, nan, 3e4, -0.0]):
+        odd.reshape(-1)[1 + 7 * i::50] = value
+    for y in (x, odd, np.asfortranarray(x), np.repeat(x, 2, -1)[..., ::2]):
+        y = lamina.from_numpy(y)
+        for dim in (-1, len(shape) - 1):
+            found = y.log_softmax(dim)
+            wanted = log_softmax_of_any(y.to(lamina.float64), dim)
+            assert found.dtype is y.dtype
+            assert found.stride() == lamina.empty(shape).stride()
+            np.testing.assert_allclose(
+                found.numpy(), wanted.numpy(), tolerance, tolerance)
+
+
 def test_pairwise_sum():
     assert pairwise_sum([]) == 0
     assert pairwise_sum(list(range(1000))) == 499500

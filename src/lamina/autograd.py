@@ -27,7 +27,8 @@ from lamina.dispatch import (
     kernel_of, lookup, new_tensor, np, numpy_dtypes, operators, own,
 )
 from lamina.reductions import (
-    in_blocks, pairwise_sum, reduced_dims, reduced_shape, rowwise,
+    in_blocks, pairwise_sum, reduced_dims, reduced_shape, row_of_ones, rowwise,
+    short_rows,
 )
 from lamina.storage import Storage, float32
 from lamina.strides import (
@@ -1730,12 +1731,31 @@ def log_softmax_back_block(grad, y, axis, out):
     np.subtract(grad, out, out)
 
 
+def log_softmax_back_short(grad, y):
+    total = grad.dot(row_of_ones((y.shape[1], 1), y.dtype))
+    out = np.exp(y)
+    out *= total
+    return np.subtract(grad, out, out)
+
+
 rowwise("_softmax_backward_data(Tensor grad_output, Tensor output, int dim) "
         "-> Tensor", "The way back through softmax.", softmax_back_row,
         in_blocks(softmax_back_block))
 rowwise("_log_softmax_backward_data(Tensor grad_output, Tensor output, "
         "int dim) -> Tensor", "The way back through log_softmax.",
         log_softmax_back_row, in_blocks(log_softmax_back_block))
+log_softmax_back_of_any = operators["_log_softmax_backward_data"].kernels[CPU]
+
+
+@impl("_log_softmax_backward_data", "cpu")
+def cpu_log_softmax_back(grad_output, output, dim):
+    grad, y = array(grad_output), array(output)
+    if (short_rows(y, dim) and grad.shape == y.shape
+            and grad.dtype is y.dtype):
+        return own(quiet(log_softmax_back_short, grad, y), output.dtype)
+    return log_softmax_back_of_any(grad_output, output, dim)
+
+
 softmax_back = functions["_softmax_backward_data"]
 log_softmax_back = functions["_log_softmax_backward_data"]
 derivative("_softmax", self=lambda grad, result, dim:

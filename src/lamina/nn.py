@@ -2247,9 +2247,13 @@ def loss_function(plain):
     for p in own[len(fixed):]:
         order += ["reduce", p.name] if p.name == "reduction" else [p.name]
 
+    @part_of(functional)
     @functools.wraps(plain)
     def loss(*args, **kwargs):
-        if len(args) > len(fixed) or kwargs.keys() & OLDER:
+        if not args or not isinstance(args[0], Tensor):
+            need_tensor(plain.__name__, fixed[0],
+                        args[0] if args else kwargs.get(fixed[0]))
+        if len(args) > len(fixed) or kwargs and kwargs.keys() & OLDER:
             kwargs = by_name(plain.__name__, order, args, kwargs)
             args, flags = (), [kwargs.pop(name, None) for name in OLDER]
             if flags != [None, None]:
@@ -2262,7 +2266,7 @@ def loss_function(plain):
         name, inspect.Parameter.POSITIONAL_OR_KEYWORD,
         default=kinds[name].default if name in kinds else None)
         for name in order])
-    return function(loss)
+    return loss
 
 
 def by_name(name, order, args, kwargs):
@@ -2283,13 +2287,14 @@ define("_nll_loss_backward(Tensor grad_output, Tensor target, int[] size, "
        "str reduction, int ignore_index) -> Tensor",
        "The way back through nll_loss: zeros of that size, and what each "
        "right class has lost.")
+pick_losses = functions["_nll_loss"]
 nll_loss_back = functions["_nll_loss_backward"]
 derivative("_nll_loss",
            self=lambda grad, target, self_shape, reduction, ignore_index:
            nll_loss_back(grad, target, self_shape, reduction, ignore_index))
 derivative("_nll_loss_backward",
            grad_output=lambda grad, target, reduction, ignore_index:
-           functions["_nll_loss"](grad, target, reduction, ignore_index))
+           pick_losses(grad, target, reduction, ignore_index))
 
 
 def check_range(classes, count):
@@ -2348,8 +2353,10 @@ def meta_nll_loss_backward(grad_output, target, size, *others):
 def left_out(classes, count, ignore_index):
     """Where the class is ignore_index; None if it nowhere is. A class below
     0 is a huge one if its bits are read without a sign."""
-    if not classes.size or not 0 <= ignore_index < count and (
-            np.maximum.reduce(classes.view(np.uint64)) < count):
+    if not classes.size:
+        return None
+    bits = classes.view(np.uint64)          # argmax is quicker than max
+    if bits[bits.argmax()] < count and not 0 <= ignore_index < count:
         return None
     ignored = classes == ignore_index
     check_range(classes[~ignored & ((classes < 0) | (classes >= count))],
@@ -2373,14 +2380,14 @@ def cpu_nll_loss(self, target, reduction, ignore_index):
     if ignored is not None:
         classes = np.where(ignored, 0, classes)
         count -= int(ignored.sum())
-    picked = x.reshape(-1)[row_starts(*x.shape) + classes]
+    picked = x.take(row_starts(*x.shape) + classes)
     if ignored is not None:
         picked[ignored] = 0
     if reduction == "none":
         return own(np.negative(picked).reshape(target.shape), self.dtype)
     total = 0 - quiet(np.add.reduce, picked)
     if reduction == "mean":
-        total = total / x.dtype.type(count) if count else x.dtype.type("nan")
+        total = total / count if count else x.dtype.type("nan")
     return own(total, self.dtype)
 
 
@@ -2396,10 +2403,10 @@ def cpu_nll_loss_backward(grad_output, target, size, reduction,
         classes = np.where(ignored, 0, classes)
         count -= int(ignored.sum())
     found = np.zeros((len(classes), size[dim]), grad.dtype)
-    lost = (grad / grad.dtype.type(-count) if reduction == "mean" and count
+    lost = (grad.item() / -count if reduction == "mean" and count
             else -grad)
-    found.reshape(-1)[row_starts(*found.shape) + classes] = (
-        lost if ignored is None else np.where(ignored, 0, lost))
+    found.put(row_starts(*found.shape) + classes,
+              lost if ignored is None else np.where(ignored, 0, lost))
     if len(size) != 2:
         order = size[:dim] + size[dim + 1:] + size[dim:dim + 1]
         found = np.ascontiguousarray(
@@ -2425,7 +2432,7 @@ def lost_at(name, input, target, weight, ignore_index, reduction):
     dim = check_classes(name, input, target, weight)
     if weight is None:
         check_reduction(reduction)
-        return functions["_nll_loss"](input, target, reduction, ignore_index)
+        return pick_losses(input, target, reduction, ignore_index)
     classes, ignored = split_ignored(target, input.shape[dim], ignore_index)
     losses = -input.gather(dim, classes.unsqueeze(dim)).squeeze(dim)
     factors = weight.index_select(

@@ -15,7 +15,7 @@ from lamina.broadcasting import (
     result_type,
 )
 from lamina.dispatch import (
-    array, define, from_array, impl, np, numpy_dtypes, operators, own,
+    CPU, array, define, from_array, impl, np, numpy_dtypes, operators, own,
 )
 from lamina.storage import (
     bool_, float32, float64, get_default_dtype, int32, int64, uint8, wrap,
@@ -150,8 +150,8 @@ def adds_pairwise(x, axis):
 
 
 @functools.lru_cache(256)
-def row_of_ones(count, dtype):
-    return np.ones(count, dtype)
+def row_of_ones(shape, dtype):
+    return np.ones(shape, dtype)
 
 
 def add_rows(x):
@@ -1234,6 +1234,17 @@ def parts_of(rows, size, columns):
             yield slice(i, i + high), slice(None), slice(j, j + wide)
 
 
+SHORT = 32              # elements: a row that NumPy's loops are slow along
+
+
+def short_rows(x, dim):
+    """Whether dim is along the short rows of a contiguous float matrix."""
+    shape = x.shape
+    return (len(shape) == 2 and (dim == 1 or dim == -1)
+            and shape[1] <= SHORT and 0 < x.size <= BLOCK
+            and x.dtype.char in "fd" and x.flags.c_contiguous)
+
+
 def softmax_block(x, axis, out):
     np.exp(x, out)                  # most rows need no shift
     total = reduce_rows(np.add, out, (axis,), True)
@@ -1244,12 +1255,18 @@ def softmax_block(x, axis, out):
     np.divide(out, total, out)
 
 
+def log_softmax_short(x):
+    low = x.T.copy()                # columns, as in reduce_rows
+    low -= np.maximum.reduce(low, 0)
+    total = row_of_ones(len(low), low.dtype).dot(np.exp(low))
+    low -= np.log(total)
+    return low.T.copy()
+
+
 def log_softmax_block(x, axis, out):
     size = x.shape[axis]
-    if size <= 16 and size < x.size and math.prod(x.shape[axis + 1:]) == 1:
-        columns = x.reshape(-1, size).T.copy()      # as in reduce_rows
-        log_softmax_block(columns, 0, columns)
-        out.reshape(-1, size)[...] = columns.T
+    if size <= SHORT and size < x.size and math.prod(x.shape[axis + 1:]) == 1:
+        out.reshape(-1, size)[...] = log_softmax_short(x.reshape(-1, size))
         return
     shift = np.maximum.reduce(x, axis, None, None, True)
     np.subtract(x, shift, out)
@@ -1279,6 +1296,15 @@ exponential("softmax", "exp(self) over its sum along a dimension.",
             softmax_row, in_blocks(softmax_block))
 exponential("log_softmax", "The logarithm of softmax, computed without it.",
             log_softmax_row, in_blocks(log_softmax_block))
+log_softmax_of_any = operators["_log_softmax"].kernels[CPU]
+
+
+@impl("_log_softmax", "cpu")
+def cpu_log_softmax(self, dim):
+    x = array(self)
+    if short_rows(x, dim):
+        return own(quiet(log_softmax_short, x), self.dtype)
+    return log_softmax_of_any(self, dim)
 
 
 def log_add(a, b):
