@@ -1339,3 +1339,21 @@ def test_alpha_is_a_number(device):
                  lambda: x.sub_(x, alpha=True)):
         with pytest.raises(RuntimeError, match='alpha'):
             call()
+
+
+@pytest.mark.parametrize('dtype', [d for d in dtypes.values() if d.category],
+                         ids=str)
+@pytest.mark.parametrize('view', [
+    lambda x: x, lambda x: x.t(), lambda x: x[:, ::2], lambda x: x[1, 1],
+    lambda x: x[:0], lambda x: x[:1].expand(3, 4)])
+def test_relu_in_every_dtype_and_order(dtype, view):
+    values = [0, 1, 2, 3, 4, 5]
+    if dtype.category == 2:
+        values = [-0.0, inf, -inf, nan, 1.5, -2.5]
+    elif dtype.name != 'uint8':
+        values = [0, 1, -1, 5, -7, 3]
+    x = view(lamina.tensor(2 * values, dtype=dtype).view(3, 4))
+    slow, found = x.to('python').relu(), x.relu()
+    assert found.dtype is dtype and found.stride() == slow.stride()
+    assert same(found.tolist(), slow.tolist())
+    assert same(quiet(x.relu).tolist(), slow.tolist())

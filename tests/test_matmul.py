@@ -1,6 +1,7 @@
 """Chapter 6: products of matrices, vectors and batches."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lamina
+from lamina.broadcasting import quiet
+from lamina.dispatch import functions, log_operators
 from lamina.matmul import chain_cuts, check_matrices, matmul_loops
 from strategies import (
     HALF, any_dtypes, float_dtypes, int_dtypes, layouts, number_dtypes, same,
@@ -804,3 +807,55 @@ def test_blocks_meet_as_operands_do():
     half = lamina.ones(1, 1, dtype=lamina.bfloat16)
     assert lamina.block_diag(half, lamina.tensor(1.)).dtype is lamina.bfloat16
     assert lamina.block_diag(half, lamina.ones(1)).dtype is lamina.float32
+
+
+@pytest.mark.parametrize('make', [
+    lambda: lamina.arange(6.).view(2, 3),
+    lambda: lamina.arange(6.).view(3, 2).t(),
+    lambda: lamina.arange(12.).view(2, 6)[:, ::2],
+    lambda: lamina.ones(1, 3).expand(2, 3),
+    lambda: lamina.tensor([[inf, nan, 0.0], [1e38, 1e38, -inf]]),
+    lambda: lamina.arange(6).view(2, 3)], ids=str)
+def test_the_sign_of_two_matrices_is_matmul(make, device):
+    x = make().to(device)
+    y = x.t()
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')      # NumPy's, for inf - inf
+        want = x.to('python').matmul(y.to('python')).tolist()
+        for found in (x @ y, x.matmul(y), x.mm(y), quiet(lambda: x @ y)):
+            assert same(found.tolist(), want)
+
+
+@pytest.mark.parametrize('left, right, dtype', [
+    ((2, 3), (2, 3), lamina.float32), ((2, 3), (3, 3), lamina.float64),
+    ((0, 3), (2, 3), lamina.float32), ((2, 3), (3, 2), lamina.bool)])
+def test_the_sign_refuses_as_matmul_does(left, right, dtype, device):
+    x = lamina.ones(left, device=device)
+    y = lamina.ones(right, device=device, dtype=dtype)
+    if dtype is lamina.bool:
+        x = x.bool()
+    with pytest.raises((RuntimeError, NotImplementedError)) as want:
+        functions['matmul'](x, y)
+    with pytest.raises(want.type) as found:
+        x @ y
+    assert str(found.value) == str(want.value)
+
+
+def test_the_sign_is_seen_as_mm_by_logs_modes_and_autograd():
+    x, w = lamina.ones(2, 3), lamina.ones(3, 4).requires_grad_()
+    with log_operators() as sign:
+        y = x @ w
+    with log_operators() as name:
+        x.matmul(w)
+    assert sign == name == ['mm'] and y.grad_fn.name() == 'MmBackward0'
+    y.sum().backward()
+    assert w.grad.tolist() == [[2.0] * 4] * 3
+
+    class Mine:
+        @classmethod
+        def __torch_function__(cls, function, types, args, kwargs=None):
+            return function.__name__
+
+    assert x @ Mine() == 'matmul'
+    assert (x @ np.ones((3, 2), 'float32')).tolist() == [[3.0, 3.0]] * 2
+    assert type(x @ lamina.nn.Parameter(w.detach())) is lamina.Tensor

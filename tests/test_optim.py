@@ -832,3 +832,52 @@ def test_adding_to_a_list_takes_what_add_takes(device):
     want = [a.clone().add_(b, alpha=-0.5).tolist() for a, b in zip(x, y)]
     add(x, y, alpha=-0.5)
     assert [a.tolist() for a in x] == want
+
+
+@pytest.mark.parametrize('device', ['cpu', 'python'])
+@pytest.mark.parametrize('alpha', [1, -0.5, 0.0, 1e30])
+def test_adding_to_a_list_is_add_of_each(device, alpha):
+    def make():
+        base = lamina.arange(12.).view(3, 4).to(device)
+        return [base[1:], base[:, 1:3], lamina.tensor(2.).to(device),
+                lamina.ones(2, 0).to(device), lamina.ones(3, 2).to(device),
+                lamina.ones(2, dtype=F64, device=device)], base
+    others = [lamina.tensor([[math.inf, math.nan, -0.0, 1e30]] * 2),
+              lamina.ones(2, 3).t(), lamina.tensor(3.), lamina.ones(0), lamina.arange(3.).view(3, 1),
+              lamina.tensor([1e-3, 3.0], dtype=F64)]
+    others = [o.to(device) for o in others]
+    (found, base), (want, other) = make(), make()
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        lamina.dispatch.functions['_foreach_add_'](found, others, alpha=alpha)
+        for a, b in zip(want, others):
+            a.add_(b, alpha=alpha)
+    for a, b in zip(found, want):
+        np.testing.assert_array_equal(a.tolist(), b.tolist())
+        assert a._version == b._version
+    assert base._version == 2       # two views of it were written to
+
+
+def test_what_cannot_be_added_leaves_the_rest_added_once():
+    x = [lamina.zeros(2), lamina.zeros(2), lamina.zeros(1).expand(2)]
+    add = lamina.dispatch.functions['_foreach_add_']
+    with pytest.raises(RuntimeError, match='shape|broadcast|fit'):
+        add(x[:2], [lamina.ones(2), lamina.ones(3)], alpha=2)
+    with pytest.raises(RuntimeError):
+        add(x[::2], [lamina.ones(2), lamina.ones(2)], alpha=3)
+    assert [v.tolist() for v in x] == [[5, 5], [0, 0], [0, 0]]
+    assert [v._version for v in x] == [2, 0, 0]
+
+
+def test_sgd_moves_parameters_of_several_kinds():
+    params = [lamina.ones(2), lamina.ones(2, dtype=F64),
+              lamina.ones(2, device='python'), lamina.ones(2, dtype=lamina.float16),
+              lamina.ones(3, 2).t(), lamina.ones(2)]
+    for p in params[:-1]:
+        p.requires_grad_().grad = lamina.ones_like(p) * 2
+    for chosen in (params, params[:2], params[-1:]):
+        optimizer = optim.SGD(chosen, lr=0.25)
+        optimizer.step()
+    for p, want in zip(params, (0, 0, 0.5, 0.5, 0.5, 1)):
+        np.testing.assert_array_equal(p.tolist(), np.full(p.shape, want))
+    assert [p._version for p in params] == [2, 2, 1, 1, 1, 0]

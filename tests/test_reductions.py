@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lamina
+from lamina.broadcasting import quiet
 from lamina.reductions import (
     first_best, numpy_sum, pairwise_sum, reduced_dims, reduced_rows,
     reduced_shape,
@@ -1267,3 +1268,17 @@ def test_sorted_results_lie_as_the_tensor_does(device):
     index = lamina.zeros(2, 3, dtype=lamina.int64, device=device)
     turned = lamina.ones(3, 2, device=device).t()
     assert turned.scatter(0, index, 2.).stride() == (3, 1)
+
+
+def test_a_reduction_inside_quiet_is_the_same():
+    """The context of the short way is taken, so the slow way is gone."""
+    x = lamina.tensor([[inf, 1.0], [-inf, 3e38]])
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        for call in (x.sum, lambda: x.sum(0), lambda: x.sum((0,), True),
+                     lambda: x.amax(1), lambda: x.argmin(0),
+                     lambda: x.any(), lambda: x.prod(0)):
+            assert same(quiet(call).tolist(), call().tolist())
+            assert quiet(call).shape == call().shape
+    with pytest.raises(RuntimeError, match='no elements to choose from'):
+        quiet(lamina.ones(0).amax)

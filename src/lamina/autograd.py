@@ -21,7 +21,9 @@ import weakref
 
 import lamina.dispatch as dispatch
 import lamina.strides as strides
-from lamina.broadcasting import broadcast_shapes, elementwise, quiet, short
+from lamina.broadcasting import (
+    broadcast_shapes, elementwise, quiet, run_quiet, short,
+)
 from lamina.dispatch import (
     CPU, add_layer, array, define, from_array, functions, impl, include,
     kernel_of, lookup, new_tensor, np, numpy_dtypes, operators, own,
@@ -70,11 +72,8 @@ class no_grad:
     mode = False
 
     def __new__(cls, function=None):
-        self = super().__new__(cls)
+        self = object.__new__(cls)
         return self if function is None else self(function)     # bare
-
-    def __init__(self, function=None):
-        pass
 
     def __enter__(self):
         self.before = grad_mode.enabled
@@ -1004,7 +1003,7 @@ def sum_to(grad, shape):
         return grad
     new = len(have) - len(shape)
     if new > 0 and have[new:] == shape:         # a bias, most often
-        return grad.sum(tuple(range(new)))
+        return grad.sum((0,) if new == 1 else tuple(range(new)))
     if broadcast_shapes(have, shape) != have:
         raise RuntimeError(f"a gradient of shape {list(have)} is none "
                            f"for a tensor of shape {list(shape)}")
@@ -1340,10 +1339,12 @@ def turned_mm(name, doc, turn_self):
 
     def cpu_kernel(self, mat2):
         a, b, dtype = array(self), array(mat2), self.dtype
-        a, b = (a.T, b) if turn_self else (a, b.T)
-        if (a.shape[1:] == b.shape[:1] and b.ndim == 2
-                and dtype is mat2.dtype and dtype.category == 2):
-            return own(quiet(a.dot, b), dtype)
+        if a.ndim == b.ndim == 2 and dtype is mat2.dtype and dtype.category:
+            a, b = (a.T, b) if turn_self else (a, b.T)
+            try:
+                return own(run_quiet(a.dot, b), dtype)
+            except (RuntimeError, ValueError):
+                pass
         return any_kernel(self, mat2)           # says what is wrong
 
     define(f"{name}(Tensor self, Tensor mat2) -> Tensor", doc,

@@ -425,17 +425,17 @@ if np:
     run_quiet(np.seterr, all="ignore")
 
 
-def quiet(function, *args, **kwargs):
+def quiet(function, *args):
     """Call a NumPy function whose 1/0 is inf and whose 0/0 is nan, unsaid.
 
     A context holds one call at a time. If another thread is inside it,
     RuntimeError says so, and NumPy's slower way does the same.
     """
     try:
-        return run_quiet(function, *args, **kwargs)
+        return run_quiet(function, *args)
     except RuntimeError:
         with np.errstate(all="ignore"):
-            return function(*args, **kwargs)
+            return function(*args)
 
 
 def operand(x, dtype):
@@ -465,7 +465,7 @@ def general_kernel(function, planned):
             out = new_result(plan, "cpu")
         if direct and out is not None and dtype.category and (
                 out.dtype is dtype is plan.compute):
-            quiet(function, *arrays, out=array(out))
+            quiet(functools.partial(function, out=array(out)), *arrays)
             return out
         found = quiet(function, *arrays, *plan.parameters)
         if out is not None:
@@ -1139,10 +1139,11 @@ elementwise("neg(Tensor self) -> Tensor", "-self.", operator.neg,
 define("resolve_neg(Tensor(a) self) -> Tensor(a)",
        "The tensor itself: no sign waits to be changed later.",
        composite=lambda self: self)
+ZERO = {d: np.zeros((), d) for d in numpy_dtypes.values()}  # made once
 elementwise("relu(Tensor self) -> Tensor",
             "self where it is positive, else 0; nan stays nan.",
             lambda a: 0 if a < 0 else a,
-            lambda a: np.maximum(a.dtype.type(0), a), refuse=BOOL)
+            lambda a: np.maximum(ZERO[a.dtype], a), refuse=BOOL)
 elementwise("sign(Tensor self) -> Tensor",
             "-1, 0 or 1: the side of 0 that self is on; 0 for nan.",
             lambda a: (a > 0) - (a < 0), numpy_sign)

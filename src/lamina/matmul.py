@@ -8,7 +8,9 @@ import itertools
 import math
 from string import ascii_letters
 
-from lamina.broadcasting import broadcast_shapes, ieee_log, quiet, result_type
+from lamina.broadcasting import (
+    broadcast_shapes, ieee_log, quiet, result_type, run_quiet,
+)
 from lamina.dispatch import (
     Namespace, array, build_call, define, from_array, from_outside, functions,
     impl, np, operators, own, sparse_coo,
@@ -85,9 +87,12 @@ def meta_mm(self, mat2):
 def cpu_mm(self, mat2):
     a, b, dtype = self.array, mat2.array, self.dtype
     a, b = array(self) if a is None else a, array(mat2) if b is None else b
-    if not (a.ndim == b.ndim == 2 and a.shape[1] == len(b)
-            and dtype is mat2.dtype and dtype.category):
-        check_matrices("mm", self, mat2, 2)
+    if a.ndim == b.ndim == 2 and dtype is mat2.dtype and dtype.category:
+        try:
+            return own(run_quiet(a.dot, b), dtype)
+        except (RuntimeError, ValueError):
+            pass        # another thread is in the context, or they differ
+    check_matrices("mm", self, mat2, 2)
     return own(quiet(a.dot, b), dtype)
 
 
@@ -180,8 +185,18 @@ def reflected_matmul(self, *others):
     return functions["matmul"](other, self)
 
 
-Tensor.__matmul__ = build_call(operators["matmul"], "__matmul__",
-                               guard="other")
+any_matmul = build_call(operators["matmul"], "__matmul__", guard="other")
+
+
+def matmul_sign(self, other):
+    """self @ other."""
+    if type(self) is type(other) is Tensor and (
+            len(self.shape) == len(other.shape) == 2):
+        return self.mm(other)           # the short way
+    return any_matmul(self, other)
+
+
+Tensor.__matmul__ = matmul_sign
 Tensor.__rmatmul__ = reflected_matmul
 
 

@@ -177,7 +177,8 @@ def foreach_add_(self, other, alpha):
 
 
 def add_arrays(self, other, alpha):
-    dtype = self[0].dtype
+    """Do the pairs whose arrays NumPy can add as they are; give the rest."""
+    dtype, add, multiply, rest = self[0].dtype, np.add, np.multiply, []
     if dtype in (float32, float64):     # a factor is read once, not each time
         factor = np.array(alpha, numpy_dtypes[dtype])
     else:
@@ -185,25 +186,30 @@ def add_arrays(self, other, alpha):
     for x, y in zip(self, other):
         a, b = x.array, y.array
         if (x.dtype is y.dtype is dtype and a is not None and b is not None
-                and a.shape == b.shape and a.flags.c_contiguous):
-            np.add(a, np.multiply(b, factor), a)
-            x.storage.version += 1
-        else:
-            x.add_(y, alpha=alpha)
+                and a.flags.c_contiguous):
+            try:
+                add(a, multiply(b, factor), a)
+                x.storage.version += 1
+                continue
+            except ValueError:          # they are not of one shape
+                pass
+        rest.append((x, y))
+    return rest
 
 
 @impl("_foreach_add_.List", "cpu")
 def cpu_foreach_add_(self, other, alpha):
-    quiet(add_arrays, self, other, alpha)
+    for x, y in quiet(add_arrays, self, other, alpha):
+        x.add_(y, alpha=alpha)
 
 
-def add_to_each(pairs, alpha):
-    """x += alpha * y for all pairs; in one call, if they are of one kind."""
-    if len({x.keys for x, _ in pairs}) > 1:
-        for x, y in pairs:
+def add_to_each(tensors, others, alpha):
+    """x += alpha * y for each; in one call, if they are of one kind."""
+    if len({x.keys for x in tensors}) == 1:
+        functions["_foreach_add_"](tensors, others, alpha=alpha)
+    else:
+        for x, y in zip(tensors, others):
             x.add_(y, alpha=alpha)
-    elif pairs:
-        functions["_foreach_add_"](*map(list, zip(*pairs)), alpha=alpha)
 
 
 class SGD(Optimizer):
@@ -228,12 +234,16 @@ class SGD(Optimizer):
             maximize=maximize))
 
     def update_group(self, group):
-        pairs = [(p, grad) for p in group["params"]
-                 if (grad := p.grad) is not None]
+        params, grads = [], []
+        for p in group["params"]:
+            grad = p.grad
+            if grad is not None:
+                params.append(p)
+                grads.append(grad)
         if group["momentum"] or group["weight_decay"] or group["maximize"]:
-            pairs = [(p, self.direction(p, grad, group))
-                     for p, grad in pairs]
-        add_to_each(pairs, -group["lr"])
+            grads = [self.direction(p, grad, group)
+                     for p, grad in zip(params, grads)]
+        add_to_each(params, grads, -group["lr"])
 
     def direction(self, p, grad, group):
         """What a parameter moves against."""

@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from lamina.broadcasting import (
     broadcast_shapes, count_inputs, functions, ieee_log, ieee_pow, quiet,
-    result_type,
+    result_type, run_quiet,
 )
 from lamina.dispatch import (
     CPU, array, define, from_array, impl, np, numpy_dtypes, operators, own,
@@ -122,10 +122,15 @@ def reduction(schema, doc, python, numpy, dtype=lambda d: d, empty_ok=True):
         return write_values(out, [python(row, *others) for row in rows])
 
     def cpu_kernel(self, dim, keepdim, wanted=None, *others):
-        x, result = array(self), wanted or dtype(self.dtype)
+        x, result = self.array, wanted or dtype(self.dtype)
+        x = array(self) if x is None else x
         dims, _ = plan_reduction(name, x.shape, dim, keepdim, empty_ok)
         out_dtype = numpy_dtypes[result]
-        found = quiet(numpy, x, dims, keepdim, out_dtype, *others)
+        call = numpy, x, dims, keepdim, out_dtype, *others
+        try:
+            found = run_quiet(*call)
+        except RuntimeError:        # another thread is in the context
+            found = quiet(*call)
         return own(np.asarray(found, out_dtype, order="C"), result)
 
     def meta_kernel(self, dim, keepdim, wanted=None, *others):
