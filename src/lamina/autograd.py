@@ -1745,7 +1745,8 @@ rowwise("_softmax_backward_data(Tensor grad_output, Tensor output, int dim) "
 rowwise("_log_softmax_backward_data(Tensor grad_output, Tensor output, "
         "int dim) -> Tensor", "The way back through log_softmax.",
         log_softmax_back_row, in_blocks(log_softmax_back_block))
-log_softmax_back_of_any = operators["_log_softmax_backward_data"].kernels[CPU]
+log_softmax_back_of_any = operators[
+    "_log_softmax_backward_data"].kernels.get(CPU)      # None without NumPy
 
 
 @impl("_log_softmax_backward_data", "cpu")

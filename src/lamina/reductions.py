@@ -1301,7 +1301,7 @@ exponential("softmax", "exp(self) over its sum along a dimension.",
             softmax_row, in_blocks(softmax_block))
 exponential("log_softmax", "The logarithm of softmax, computed without it.",
             log_softmax_row, in_blocks(log_softmax_block))
-log_softmax_of_any = operators["_log_softmax"].kernels[CPU]
+log_softmax_of_any = operators["_log_softmax"].kernels.get(CPU)
 
 
 @impl("_log_softmax", "cpu")
