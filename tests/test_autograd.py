@@ -485,6 +485,50 @@ def test_accumulation_keeps_the_tensor():
     assert x.grad is first and first.tolist() == [4.0]
 
 
+@pytest.mark.parametrize('create_graph', [False, True])
+@pytest.mark.parametrize('order', ['C', 'F', 'view', 'float64'])
+def test_sums_on_the_way_write_to_no_gradient_but_their_own(
+        device, order, create_graph):
+    given = lamina.tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
+    if order == 'F':
+        given = given.t()
+    elif order == 'view':
+        given = given[0].expand(2, 2)
+    elif order == 'float64':
+        given = given.double()
+    before = given.tolist()
+    x = lamina.ones(2, 2, device=device, requires_grad=True)
+    z, seen = x * 2, []
+    for hooked in (y := [z * 1 for _ in range(3)]):
+        hooked.register_hook(seen.append)
+    total = z + z + sum(y) + z
+    for times in (1, 2):
+        total.backward(given, retain_graph=True, create_graph=create_graph)
+        assert given.tolist() == before
+        assert x.grad.tolist() == (given * 12 * times).tolist()
+        assert len(seen) == 3 * times
+        assert all(g.tolist() == before for g in seen)
+
+
+def test_sums_on_the_way_for_each_of_several_results(device):
+    x = lamina.ones(3, 2, device=device, requires_grad=True)
+    a, b, c = x.unbind()
+    (a + a + a + a * 2 + b * 3 + b + b).sum().backward()
+    assert x.grad.tolist() == [[5.0, 5.0], [5.0, 5.0], [0.0, 0.0]]
+
+
+def test_a_walk_from_nothing_does_nothing():
+    assert lamina.autograd.backward([]) is None
+
+
+def test_sums_on_the_way_are_logged():
+    x = leaf([1.0, 2.0])
+    y = (x + x + x + x).sum()
+    with log_operators() as log:
+        y.backward()
+    assert sum('add' in str(line) for line in log) == 3
+
+
 def test_detach_and_detach_():
     x = leaf([1.0, 2.0])
     y = x * 2

@@ -750,6 +750,8 @@ def make_apply({formulas}):
 def release(node):{freed}
 """
 FREE = """
+    node.{x}_ = FREED"""
+MAYBE_FREE = """
     if type(node.{x}_) not in NUMBERS: node.{x}_ = FREED"""
 NUMBERS = {int, float, bool, type(None)}
 
@@ -773,7 +775,9 @@ def apply_text(recipe):
     return APPLY.format(
         formulas=", ".join(f"formula{i}" for i in range(len(found))),
         unpacked=unpacked, found=", ".join(found), freed="".join(
-            FREE.format(x=name) for name in recipe.tensors) or " pass")
+            (FREE if name in recipe.guarded or name in recipe.results
+             else MAYBE_FREE).format(x=name)
+            for name in recipe.tensors) or " pass")
 
 
 def unpack_list(saved, node, name):
@@ -1033,16 +1037,33 @@ def count_uses(starts):
     return uses
 
 
-def nothing_yet(node):
-    """A place for the gradient of each output of a node."""
-    return [None] * (len(node.shape) if type(node.shape) is list else 1)
-
-
 def fit_output(grad, node, nr):
     """A gradient as the node's output of that number needs it."""
     if type(node.shape) is list:
         return fit(grad, node.shape[nr], node.dtype[nr])
     return fit(grad, node.shape, node.dtype)
+
+
+def adder(recorded):
+    """The function that adds up what arrives at a place in one walk.
+
+    If nothing is recorded, the kernel is looked up here, once. From the
+    third gradient on it adds into the sum of the first two, which nobody
+    else has.
+    """
+    kernel = np and lookup(operators["add.Tensor"], CPU)
+    ours = set()
+    recorded = recorded or dispatch.included
+
+    def add_up(place, before, grad):
+        if recorded or not before.keys == grad.keys == CPU:
+            return before + grad
+        if place in ours:
+            return kernel(before, grad, 1, before)
+        ours.add(place)
+        return kernel(before, grad)
+
+    return add_up
 
 
 def run_backward(roots, retain_graph, create_graph, targets=None):
@@ -1053,44 +1074,50 @@ def run_backward(roots, retain_graph, create_graph, targets=None):
     arrive there are filled in, only nodes on a way to one are walked, and
     no leaf is touched.
     """
-    uses = count_uses([node for (node, _), _ in roots])
+    edges, found = [edge for edge, _ in roots], [grad for _, grad in roots]
+    uses = count_uses([node for node, _ in edges])
     if anomaly.on:
         watch(uses)
-    walked = None if targets is None else on_the_way(targets, uses)
-    ends = {node for node, _ in targets or ()}
-    edges = itertools.chain.from_iterable(edge for edge, _ in roots)
-    found, arrived, ready = [grad for _, grad in roots], {}, []
+    if targets is not None:
+        walked = on_the_way(targets, uses)
+        ends = {node for node, _ in targets}
+    edges = itertools.chain.from_iterable(edges)
+    arrived, ready, add_up = {}, [], adder(create_graph)
     with set_grad_enabled(create_graph):
         while True:
             for grad, after, nr in zip(found, edges, edges):
                 if after is None:
                     continue
                 if grad is not None:
-                    memory = grad.array
+                    place, memory = after, grad.array
                     if (memory is None or memory.shape != after.shape
                             or grad.dtype is not after.dtype):
                         grad = fit_output(grad, after, nr)
-                    grads = arrived.get(after)
-                    if grads is None:
-                        grads = arrived[after] = nothing_yet(after)
-                    before = grads[nr]
-                    grads[nr] = grad if before is None else before + grad
-                left = uses[after] = uses[after] - 1
-                if not left:
+                        if type(after.shape) is list:
+                            place = after, nr
+                    if place in arrived:
+                        grad = add_up(place, arrived[place], grad)
+                    arrived[place] = grad
+                if uses[after] == 1:
                     ready.append(after)
+                else:
+                    uses[after] -= 1
             # from here on only `arrived` holds what is on the way
-            found = grad = memory = before = grads = ()
+            found = grad = memory = grads = ()
             if not ready:
                 return
             node = ready.pop()
-            grads = arrived.pop(node, None) or nothing_yet(node)
-            beside = walked is not None and node not in walked
-            if beside and node not in ends:
+            if type(node.shape) is list:
+                grads = [arrived.pop((node, nr), None)
+                         for nr in range(len(node.shape))]
+            else:
+                grads = [arrived.pop(node, None)]
+            if targets is not None and node not in walked:
+                if node in ends:
+                    note(node, grads, targets)
                 continue
             if targets or node.hooks:
                 note(node, grads, targets)
-            if beside:
-                continue
             if node.hooks is None and grads[0] is not None:
                 found = node.apply(grads)
             else:
