@@ -201,7 +201,7 @@ TWO = {         # operators of two that broadcast
     ('any', 'other'): """add.Tensor sub.Tensor rsub.Tensor mul.Tensor
         div.Tensor maximum minimum max.other min.other fmax fmin atan2 hypot
         heaviside logaddexp logaddexp2 copysign.Tensor ldexp.Tensor
-        clamp_min clamp_max dist threshold_backward""",
+        clamp_min clamp_max dist _relu_backward""",
     ('any', 'divisor'): "floor_divide fmod.Tensor remainder.Tensor",
     ('any', 'positive'): "xlogy.Tensor",
     ('positive', 'any'): "pow.Tensor_Tensor float_power.Tensor_Tensor",

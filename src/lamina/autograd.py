@@ -1410,23 +1410,23 @@ INTEGERS = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)} if np else {}
 
 
 @short
-def numpy_threshold_backward(grad, x):
-    """grad where x > 0 or nan. A choice between two numbers costs the
-    machine a guess, wrong half of the time; so grad, its bits read as an
-    integer, is multiplied by True or False. (As a float, inf * 0 is nan.)
+def numpy_relu_backward(grad, y):
+    """grad where y, which relu has made, is not 0; nan is not. A choice
+    between two numbers costs the machine a guess, wrong half of the time;
+    so grad, its bits read as an integer, is multiplied by True or False.
+    (As a float, inf * 0 is nan.)
     """
     bits = grad.view(INTEGERS[grad.itemsize])
-    return (~(x <= 0) * bits).view(grad.dtype)
+    return ((y != 0) * bits).view(grad.dtype)
 
 
-elementwise("threshold_backward(Tensor grad_output, Tensor self) -> Tensor",
-            "grad_output, but 0 where self is 0 or less: the way back "
-            "through relu, in one operator.",
-            lambda grad, x: 0.0 if x <= 0 else grad,
-            np and numpy_threshold_backward, numbers=(), inplace=False)
-threshold_backward = functions["threshold_backward"]
-derivative("threshold_backward", grad_output=lambda grad, self:
-           threshold_backward(grad, self))
+elementwise("_relu_backward(Tensor grad_output, Tensor output) -> Tensor",
+            "grad_output, but 0 where the output of relu is 0.",
+            lambda grad, y: grad if y != 0 else 0.0,
+            np and numpy_relu_backward, numbers=(), inplace=False)
+relu_back = functions["_relu_backward"]
+derivative("_relu_backward", grad_output=lambda grad, output:
+           relu_back(grad, output))
 
 
 derivative("div.Tensor",
@@ -1437,8 +1437,7 @@ derivative("abs", self=lambda grad, self: grad * self.sign())
 derivative("log", self=lambda grad, self: grad / self)
 derivative("tanh", self=lambda grad, result: grad * (1 - result * result))
 derivative("sqrt", self=lambda grad, result: grad / (2 * result))
-derivative("relu", self=lambda grad, result:
-           threshold_backward(grad, result))
+derivative("relu", self=lambda grad, result: relu_back(grad, result))
 derivative("where.self",
            self=lambda grad, condition: where(condition, grad, 0.0),
            other=lambda grad, condition: where(condition, 0.0, grad))

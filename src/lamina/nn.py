@@ -2287,6 +2287,7 @@ define("_nll_loss_backward(Tensor grad_output, Tensor target, int[] size, "
        "str reduction, int ignore_index) -> Tensor",
        "The way back through nll_loss: zeros of that size, and what each "
        "right class has lost.")
+log_softmax_along = functions["_log_softmax"]
 pick_losses = functions["_nll_loss"]
 nll_loss_back = functions["_nll_loss_backward"]
 derivative("_nll_loss",
@@ -2425,6 +2426,7 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100,
     ignore_index, nothing is lost, and it does not count in the mean.
     """
     need_floats("nll_loss", input)
+    need_tensor("nll_loss", "target", target)
     return lost_at("nll_loss", input, target, weight, ignore_index, reduction)
 
 
@@ -2460,7 +2462,7 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100,
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing is a part, from 0 to 1; got "
                            f"{label_smoothing}")
-    log_p = functions["_log_softmax"](input, 0 if input.ndim < 2 else 1)
+    log_p = log_softmax_along(input, 0 if len(input.shape) < 2 else 1)
     if target.dtype.category == 2 and input.shape == target.shape:
         return soft_targets(log_p, target, weight, reduction,
                             label_smoothing)
@@ -2475,7 +2477,6 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100,
 def check_classes(name, input, target, weight):
     """Refuse logits and targets that do not fit each other; give the
     dimension of the classes."""
-    need_tensor(name, "target", target)
     if weight is not None:
         need_tensor(name, "weight", weight)
     shape = input.shape
