@@ -1026,14 +1026,15 @@ def fit(grad, shape, dtype):
 def count_uses(starts):
     """How many gradients each node waits for, over all that the starts
     reach."""
-    uses, stack = {}, [starts]
+    uses, stack = {None: 0}, [starts]
     while stack:
         for node in stack.pop():
             if node in uses:
                 uses[node] += 1
-            elif node is not None:
+            else:
                 uses[node] = 1
                 stack.append(node.edges[::2])
+    del uses[None]
     return uses
 
 
@@ -1107,20 +1108,18 @@ def run_backward(roots, retain_graph, create_graph, targets=None):
             if not ready:
                 return
             node = ready.pop()
-            if type(node.shape) is list:
-                grads = [arrived.pop((node, nr), None)
-                         for nr in range(len(node.shape))]
+            grads = [arrived.pop(node, None)]
+            if grads[0] is not None and node.hooks is targets is None:
+                found = node.apply(grads)       # as nearly always
             else:
-                grads = [arrived.pop(node, None)]
-            if targets is not None and node not in walked:
-                if node in ends:
-                    note(node, grads, targets)
-                continue
-            if targets or node.hooks:
+                if type(node.shape) is list:
+                    grads = [arrived.pop((node, nr), None)
+                             for nr in range(len(node.shape))]
+                if targets is not None and node not in walked:
+                    if node in ends:
+                        note(node, grads, targets)
+                    continue
                 note(node, grads, targets)
-            if node.hooks is None and grads[0] is not None:
-                found = node.apply(grads)
-            else:
                 found = applied(node, grads)
             edges = iter(node.edges)    # a node, its output, a node, ...
             if not retain_graph:
