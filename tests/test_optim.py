@@ -881,3 +881,24 @@ def test_sgd_moves_parameters_of_several_kinds():
     for p, want in zip(params, (0, 0, 0.5, 0.5, 0.5, 1)):
         np.testing.assert_array_equal(p.tolist(), np.full(p.shape, want))
     assert [p._version for p in params] == [2, 2, 1, 1, 1, 0]
+
+
+def test_a_step_is_seen_by_logs_and_modes():
+    p = lamina.from_numpy(np.ones(2)).requires_grad_()
+    p.grad = lamina.from_numpy(np.ones(2))
+    assert p.sum().item() == p.grad.sum().item()    # both have an array
+    optimizer = optim.SGD([p], lr=0.5)
+    with lamina.dispatch.log_operators() as log:
+        optimizer.step()
+    seen = []
+
+    class Mode(lamina.dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append((func.schema.full_name, kwargs))
+            return func(*args, **kwargs or {})
+
+    with Mode():
+        optimizer.step()
+    assert log == ['_foreach_add_.List'] and p.tolist() == [0, 0]
+    assert seen == [('_foreach_add_.List', {'alpha': -0.5})]
+    assert p._version == 2

@@ -1282,3 +1282,32 @@ def test_a_reduction_inside_quiet_is_the_same():
             assert quiet(call).shape == call().shape
     with pytest.raises(RuntimeError, match='no elements to choose from'):
         quiet(lamina.ones(0).amax)
+
+
+@pytest.mark.parametrize('rows', [0, 1, 5, 128, 129, 300])
+@pytest.mark.parametrize('columns', [0, 1, 7])
+@pytest.mark.parametrize('dtype', dtypes.values(), ids=str)
+def test_the_sum_of_rows_whatever_the_matrix(rows, columns, dtype):
+    """The short way agrees with every other way to ask for it."""
+    x = (lamina.arange(rows * columns) % 5).view(rows, columns).to(dtype)
+    want = x.to('python').sum(0)
+    for y in (x, x.t().contiguous().t(), lamina.cat([x, x])[:rows],
+              lamina.cat([x, x], 1)[:, :columns]):
+        for found in (y.sum(0), y.sum((0,)), y.sum(-2), y.sum([0]),
+                      y.sum(0, keepdim=True)[0], y.t().sum(1)):
+            assert found.tolist() == want.tolist()
+            assert found.dtype is want.dtype and found.shape == want.shape
+            assert found.stride() == want.stride()
+    assert x.sum(0, dtype=lamina.float64).dtype is lamina.float64
+    if dtype.category == 2:
+        x.requires_grad_().sum(0).sum().backward()
+        assert x.grad.tolist() == [[1.0] * columns] * rows
+
+
+@pytest.mark.parametrize('dtype', [lamina.float32, lamina.float64], ids=str)
+def test_the_sum_of_rows_with_infinities_says_nothing(dtype):
+    x = lamina.tensor([[inf, nan, inf, 3e38], [1.0, 1.0, -inf, 3e38]],
+                      dtype=dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        assert same(x.sum(0).tolist(), x.to('python').sum(0).tolist())

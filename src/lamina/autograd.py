@@ -22,7 +22,7 @@ import weakref
 import lamina.dispatch as dispatch
 import lamina.strides as strides
 from lamina.broadcasting import (
-    broadcast_shapes, elementwise, quiet, run_quiet, short,
+    ZERO, broadcast_shapes, elementwise, quiet, run_quiet, short,
 )
 from lamina.dispatch import (
     CPU, add_layer, array, define, from_array, functions, impl, include,
@@ -1364,7 +1364,9 @@ def turned_mm(name, doc, turn_self):
         return kernel_of("mm", a)(a, b)
 
     def cpu_kernel(self, mat2):
-        a, b, dtype = array(self), array(mat2), self.dtype
+        a, b, dtype = self.array, mat2.array, self.dtype
+        a = array(self) if a is None else a
+        b = array(mat2) if b is None else b
         if a.ndim == b.ndim == 2 and dtype is mat2.dtype and dtype.category:
             a, b = (a.T, b) if turn_self else (a, b.T)
             try:
@@ -1416,7 +1418,7 @@ def numpy_relu_backward(grad, y):
     (As a float, inf * 0 is nan.)
     """
     bits = grad.view(INTEGERS[grad.itemsize])
-    return ((y != 0) * bits).view(grad.dtype)
+    return ((y != ZERO[y.dtype]) * bits).view(grad.dtype)
 
 
 elementwise("_relu_backward(Tensor grad_output, Tensor output) -> Tensor",

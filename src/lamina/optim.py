@@ -12,9 +12,10 @@ import warnings
 from bisect import bisect_right
 from collections import Counter, defaultdict
 
+import lamina.dispatch as dispatch
 from lamina.autograd import enable_grad, missing, no_grad, part_of, submodule
 from lamina.broadcasting import quiet
-from lamina.dispatch import define, functions, impl, np, numpy_dtypes
+from lamina.dispatch import define, functions, impl, lookup, np, numpy_dtypes
 from lamina.nn import Module, clear_grad
 from lamina.reductions import vector_norm
 from lamina.storage import float32, float64
@@ -166,8 +167,9 @@ def check_param(p, seen):
     seen.add(p)
 
 
-define("_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, "
-       "Scalar alpha=1) -> ()", "self[i] += alpha * other[i], for all i.")
+foreach_add = define(
+    "_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, "
+    "Scalar alpha=1) -> ()", "self[i] += alpha * other[i], for all i.")
 
 
 @impl("_foreach_add_.List")
@@ -184,12 +186,12 @@ def add_arrays(self, other, alpha):
     else:
         dtype = None
     for x, y in zip(self, other):
-        a, b = x.array, y.array
+        a, b, storage = x.array, y.array, x._storage
         if (x.dtype is y.dtype is dtype and a is not None and b is not None
-                and a.flags.c_contiguous):
+                and storage is not None and a.flags.c_contiguous):
             try:
                 add(a, multiply(b, factor), a)
-                x.storage.version += 1
+                storage.version += 1
                 continue
             except ValueError:          # they are not of one shape
                 pass
@@ -204,9 +206,12 @@ def cpu_foreach_add_(self, other, alpha):
 
 
 def add_to_each(tensors, others, alpha):
-    """x += alpha * y for each; in one call, if they are of one kind."""
-    if len({x.keys for x in tensors}) == 1:
-        functions["_foreach_add_"](tensors, others, alpha=alpha)
+    """x += alpha * y for each; at once, if they are of one kind. There is
+    nothing to check in an optimiser's lists, so the kernel is called."""
+    kinds = {x.keys for x in tensors}
+    if len(kinds) == 1:
+        kernel = lookup(foreach_add, kinds.pop() | dispatch.included)
+        kernel(tensors, others, alpha)
     else:
         for x, y in zip(tensors, others):
             x.add_(y, alpha=alpha)

@@ -214,6 +214,20 @@ reduction("sum.dim_IntList(Tensor self, int[]? dim=None, bool keepdim=False,"
           " *, ScalarType? dtype=None) -> Tensor",
           "The sum over dimensions, or over all. Integers are summed in "
           "int64.", pairwise_sum, np and numpy_sum, sum_dtype)
+sum_of_any = operators["sum.dim_IntList"].kernels.get(CPU)
+
+
+@impl("sum.dim_IntList", "cpu")
+def cpu_sum(self, dim, keepdim, dtype):
+    x = self.array
+    if (dim == (0,) and x is not None and x.ndim == 2 and len(x) <= 128
+            and not keepdim and dtype is None and x.dtype.char in "fd"
+            and x.flags.c_contiguous):      # a bias's gradient: a short way
+        try:
+            return own(run_quiet(add_rows, x), self.dtype)
+        except RuntimeError:                # another thread is in the context
+            pass
+    return sum_of_any(self, dim, keepdim, dtype)
 
 
 def numpy_prod(x, axis, keepdims, dtype):
