@@ -517,6 +517,27 @@ def test_sums_on_the_way_for_each_of_several_results(device):
     assert x.grad.tolist() == [[5.0, 5.0], [5.0, 5.0], [0.0, 0.0]]
 
 
+def test_an_edge_leads_to_an_output_by_its_number(device):
+    class Twice(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2, x * 3
+
+        @staticmethod
+        def backward(ctx, low, high):
+            return low * 2 + high * 3
+
+    x = lamina.tensor([1.0, 5.0], device=device, requires_grad=True)
+    low, high = Twice.apply(x)
+    both = low.grad_fn
+    assert (low * high).grad_fn.next_functions == ((both, 0), (both, 1))
+    assert (high * 2).grad_fn.next_functions == ((both, 1),)
+    assert (x * low).grad_fn.next_functions == ((edge_of(x)[0], 0),
+                                                (both, 0))
+    (low * 2 + high * 3 + high + high + high * low).sum().backward()
+    assert x.grad.tolist() == [31.0, 79.0]
+
+
 def test_a_walk_from_nothing_does_nothing():
     assert lamina.autograd.backward([]) is None
 
@@ -726,7 +747,7 @@ def test_no_gradient_is_passed_on_where_none_arrives():
 
     class Stop(Node):
         def __init__(self, edge, output):
-            self.start(edge, output)
+            self.start([edge], output)
 
         def apply(self, grads):
             return [None]
@@ -1001,7 +1022,7 @@ def saved_bytes(root, others):
         if node is None or node in nodes:
             continue
         nodes.add(node)
-        stack += node.edges[::2]
+        stack += node.edges
         for _, entry in getattr(node, 'entries', lambda: ())():
             if isinstance(entry, tuple):
                 storage = entry[2] if len(entry) == 5 else entry[0].storage

@@ -166,30 +166,41 @@ class AutogradMeta:
         self.retains_grad = False
 
 
+FIRST = itertools.repeat(0)     # the numbers of outputs, as long as all are 0
+
+
 class Node:
     """One recorded operator, in the graph that backward walks.
 
     `edges` holds, for each input that wants a gradient, the node that
-    made it and which of that node's outputs it was, one after the other;
-    `next_functions` gives them as pairs.
+    made it, and `numbers` which of that node's outputs it was: None, as
+    nearly always, if each was the first. `next_functions` gives pairs.
     `shape` and `dtype` are those of a gradient that comes in, lists of
     them if the operator has several outputs. `hooks` is None, or what is
     to be called when the node's turn comes.
     """
 
-    __slots__ = ("edges", "shape", "dtype", "hooks", "__weakref__")
+    __slots__ = ("edges", "numbers", "shape", "dtype", "hooks",
+                 "__weakref__")
     retains_grad = False
 
     def start(self, edges, output):
         """Fill the slots. (No __init__: most nodes are made in a hurry.)"""
-        self.edges = edges
+        self.lead_to(edges)
         self.shape, self.dtype = metadata_of(output)
         self.hooks = None
+
+    def lead_to(self, edges):
+        """Let the gradients go to these pairs of a node and the number of
+        one of its outputs."""
+        self.edges = tuple([node for node, _ in edges])
+        numbers = tuple([nr for _, nr in edges])
+        self.numbers = numbers if any(numbers) else None
 
     @property
     def next_functions(self):
         """Pairs of a node and the number of one of its outputs."""
-        return tuple(zip(self.edges[::2], self.edges[1::2]))
+        return tuple(zip(self.edges, self.numbers or FIRST))
 
     def name(self):
         return type(self).__name__
@@ -635,9 +646,6 @@ def places_of(schema, formulas):
     return [i for i, a in enumerate(schema.arguments) if a.name in formulas]
 
 
-EDGE = """
-        node{i}, nr{i} = {x}.autograd, 0
-        if type(node{i}) is AutogradMeta: node{i}, nr{i} = edge_of({x})"""
 PARTS = {
     "shape": "shape_of({x})",
     "shapes": "[shape_of(x) for x in {x}]",
@@ -659,6 +667,12 @@ MAYBE = SAVED + """
 def saved_list(values):
     """What is saved of several tensors: each with its version."""
     return tuple([x if x is None else (x, version_of(x)) for x in values])
+
+
+def tuple_text(text, places):
+    """The text of a tuple, with an item for each of the places."""
+    items = [text.format(i=i, x=x) for i, x in enumerate(places)]
+    return f"({', '.join(items)}{',' * (len(items) == 1)})"
 
 
 def forward_texts(recipe):
@@ -683,9 +697,12 @@ def forward_texts(recipe):
     if len(recipe.guarded) > 1:         # one of them may be a number
         asked = " is ".join([f"type({x})" for x in recipe.guarded]
                             + [f"Tensor and {asked}"])
-    node = "".join(EDGE.format(x=x, i=i) for i, x in enumerate(places))
-    node += NODE.format(saved=saved, edges=", ".join(
-        f"node{i}, nr{i}" for i in range(len(places))))
+    node = NODE.format(
+        saved=saved, found="".join(f"\n        node{i} = {x}.autograd"
+                                   for i, x in enumerate(places)),
+        nodes=tuple_text("node{i}", places),
+        types=tuple_text("type(node{i})", places),
+        edges=tuple_text("edge_of({x})", places))
     several = recipe.outputs != ["result"]
     return (PREPARE.format(arguments=arguments, node=node),
             RUN.format(
@@ -697,10 +714,12 @@ def forward_texts(recipe):
                     if recipe.results else "pass")))
 
 
-NODE = """
+NODE = """{found}
         node = kind()
-        node.hooks = None
-        node.edges = {edges}{saved}"""
+        node.hooks = node.numbers = None
+        node.edges = {nodes}
+        if AutogradMeta in {types}:
+            node.lead_to({edges}){saved}"""
 PREPARE = """
 def make_prepare(kind):
     def prepare({arguments}):{node}
@@ -1026,14 +1045,14 @@ def fit(grad, shape, dtype):
 def count_uses(starts):
     """How many gradients each node waits for, over all that the starts
     reach."""
-    uses, stack = {None: 0}, [starts]
-    while stack:
-        for node in stack.pop():
+    uses, found = {None: 0}, [starts]
+    for nodes in found:                 # which grows on the way
+        for node in nodes:
             if node in uses:
                 uses[node] += 1
             else:
                 uses[node] = 1
-                stack.append(node.edges[::2])
+                found.append(node.edges)
     del uses[None]
     return uses
 
@@ -1075,18 +1094,18 @@ def run_backward(roots, retain_graph, create_graph, targets=None):
     arrive there are filled in, only nodes on a way to one are walked, and
     no leaf is touched.
     """
-    edges, found = [edge for edge, _ in roots], [grad for _, grad in roots]
-    uses = count_uses([node for node, _ in edges])
+    edges = [node for (node, _), _ in roots]
+    numbers = [nr for (_, nr), _ in roots]
+    found, uses = [grad for _, grad in roots], count_uses(edges)
     if anomaly.on:
         watch(uses)
     if targets is not None:
         walked = on_the_way(targets, uses)
         ends = {node for node, _ in targets}
-    edges = itertools.chain.from_iterable(edges)
     arrived, ready, add_up = {}, [], adder(create_graph)
     with set_grad_enabled(create_graph):
         while True:
-            for grad, after, nr in zip(found, edges, edges):
+            for grad, after, nr in zip(found, edges, numbers or FIRST):
                 if after is None:
                     continue
                 if grad is not None:
@@ -1121,7 +1140,7 @@ def run_backward(roots, retain_graph, create_graph, targets=None):
                     continue
                 note(node, grads, targets)
                 found = applied(node, grads)
-            edges = iter(node.edges)    # a node, its output, a node, ...
+            edges, numbers = node.edges, node.numbers
             if not retain_graph:
                 node.release()
 
@@ -1130,7 +1149,7 @@ def applied(node, grads):
     """Apply a node that has hooks, or several outputs. Where no gradient
     arrived, none is passed on."""
     if not any(grad is not None for grad in grads):
-        return [None] * (len(node.edges) // 2)
+        return [None] * len(node.edges)
     if node.hooks is None:
         return node.apply(grads)
     return apply_with_hooks(node, grads)
@@ -1140,7 +1159,7 @@ def on_the_way(targets, nodes):
     """Those of the nodes that lead to a target by at least one edge."""
     users = {}
     for node in nodes:
-        for after in node.edges[::2]:
+        for after in node.edges:
             users.setdefault(after, []).append(node)
     found, stack = set(), [node for node, _ in targets]
     while stack:
@@ -2309,7 +2328,7 @@ class CopySlices(Node):
     __slots__ = ("base", "view", "inner", "has_self")
 
     def __init__(self, base, base_edge, view, inner, has_self):
-        self.start((*base_edge, *inner.edges[2 * has_self:]), base)
+        self.start([base_edge, *inner.next_functions[has_self:]], base)
         self.base = base.geometry
         self.view = view.geometry
         self.inner = inner          # the node of the operator that wrote
@@ -2335,7 +2354,7 @@ class ViewNode(Node):
     __slots__ = ("base", "view")
 
     def __init__(self, base, view):
-        self.start(edge_of(base), view)
+        self.start([edge_of(base)], view)
         self.base = base.geometry
         self.view = view.geometry
 
@@ -2372,10 +2391,10 @@ def record_write(schema, kernel, formulas):
         base_edge = edge_of(base) if wants_grad(base) else (None, 0)
         if any([needs_old[i] for i in positions]):
             inputs = (self.clone(), *args)
-        edges = edge_of(self) if 0 in positions else None
+        edge = edge_of(self) if 0 in positions else None
         node = recipe_for(positions).prepare(*inputs)
-        if edges:                       # not to the clone
-            node.edges = edges + node.edges[2:]
+        if edge:                        # not to the clone
+            node.lead_to([edge, *node.next_functions[1:]])
         kernel(self, *args)
         if not wants_grad(base):
             expect_late_views(base)
@@ -3385,8 +3404,7 @@ FunctionNode.apply = function_apply
 
 def edges_of(tensors):
     """The edges of a node of those that want a gradient."""
-    return tuple([part for x in tensors if wants_grad(x)
-                  for part in edge_of(x)])
+    return [edge_of(x) for x in tensors if wants_grad(x)]
 
 
 class Function:
@@ -3435,7 +3453,7 @@ class Function:
 
 def record_function(ctx, edges, args, results):
     """Give the results of a Function their history, in place."""
-    ctx.edges = edges
+    ctx.lead_to(edges)
     carries = [isinstance(y, Tensor) and y.dtype.category == 2
                and not any(y is x for x in ctx.plain) for y in results]
     for x in ctx.dirty:
@@ -3487,7 +3505,7 @@ def once_differentiable(backward):
     def wrapped(ctx, *grads):
         with no_grad():
             found = backward(ctx, *grads)
-        edges = edges_of(grads) + ctx.edges
+        edges = [*edges_of(grads), *ctx.next_functions]
         if not grad_mode.enabled:
             return found
         found = list(found) if isinstance(found, tuple) else [found]

@@ -942,8 +942,8 @@ class Gate(Node):
     __slots__ = ("show",)
 
     def __init__(self, tensors, show):
-        self.edges = tuple([part for x in tensors for part in (
-            edge_of(x) if wants_grad(x) else (None, 0))])
+        self.lead_to([edge_of(x) if wants_grad(x) else (None, 0)
+                      for x in tensors])
         self.shape = [x.shape for x in tensors]
         self.dtype = [x.dtype for x in tensors]
         self.hooks = None
