@@ -185,14 +185,16 @@ def reflected_matmul(self, *others):
     return functions["matmul"](other, self)
 
 
+mm = functions["mm"]
 any_matmul = build_call(operators["matmul"], "__matmul__", guard="other")
 
 
 def matmul_sign(self, other):
     """self @ other."""
-    if type(self) is type(other) is Tensor and (
-            len(self.shape) == len(other.shape) == 2):
-        return self.mm(other)           # the short way
+    if type(self) is type(other) is Tensor:
+        a, b = self.array, other.array
+        if a is not None and b is not None and a.ndim == b.ndim == 2:
+            return mm(self, other)      # the short way
     return any_matmul(self, other)
 
 
