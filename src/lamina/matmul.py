@@ -198,6 +198,7 @@ def matmul_sign(self, other):
     return any_matmul(self, other)
 
 
+matmul_sign.operator = operators["matmul"]      # as build_call's have it
 Tensor.__matmul__ = matmul_sign
 Tensor.__rmatmul__ = reflected_matmul
 
