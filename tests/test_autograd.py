@@ -1327,6 +1327,27 @@ def test_relu_passes_the_gradient_at_nan(device):
     assert x.grad.tolist() == [1., 0., 0., 1.]
 
 
+@pytest.mark.parametrize('dtype', [lamina.float16, float32, float64])
+@pytest.mark.parametrize('shape', [(), (0, 3), (6,), (7, 5), (2, 3, 4)])
+def test_the_way_back_through_relu_chooses(shape, dtype, device):
+    """Where the result is 0, no gradient passes, be it infinite or nan."""
+    def filled(values):
+        values = np.resize(values, math.prod(shape)).reshape(shape)
+        return lamina.tensor(values.tolist(), dtype=dtype,
+                             device=device).reshape(shape)
+    y = filled([0., -0., math.nan, math.inf, 2.])
+    grads = filled([math.inf, -math.inf, math.nan, 0., 1., -1.])
+    views = [lambda x: x] if not shape else [
+        lambda x: x, lambda x: x.movedim(0, -1), lambda x: x[..., ::2]]
+    for view in views:
+        a, b = view(grads), view(y)
+        for grad_output in (a, a.clone(), lamina.full_like(a, math.inf)):
+            found = functions['_relu_backward'](grad_output, b)
+            assert found.dtype is dtype and found.shape == b.shape
+            np.testing.assert_array_equal(found.tolist(), np.where(
+                np.equal(b.tolist(), 0), 0, grad_output.tolist()))
+
+
 def test_infinite_exponent_of_a_number(device):
     x = leaf([float('inf'), 2.], device)
     (0.5 ** x).sum().backward()
