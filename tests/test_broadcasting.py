@@ -1357,3 +1357,33 @@ def test_relu_in_every_dtype_and_order(dtype, view):
     assert found.dtype is dtype and found.stride() == slow.stride()
     assert same(found.tolist(), slow.tolist())
     assert same(quiet(x.relu).tolist(), slow.tolist())
+
+
+@pytest.mark.parametrize('alpha', [0.5, -2, 3e38, 1e300, inf, nan, True, 2**70],
+                         ids=str)
+@pytest.mark.parametrize('name', ['add', 'sub'])
+@pytest.mark.parametrize('dtype', ['float32', 'float64', 'float16', 'int32'])
+def test_alpha_short_and_general(name, dtype, alpha):
+    """A factor gives what the python device gives, or its error."""
+    def answer(x, y):
+        try:
+            z = getattr(x, name)(y, alpha=alpha)
+        except (RuntimeError, OverflowError) as error:
+            return type(error), str(error)
+        steps = [s for n, s in zip(z.shape, z.stride()) if n > 1]
+        return z.dtype, steps, str(z.tolist())
+
+    x = (lamina.arange(12.) - 5).view(3, 4).to(getattr(lamina, dtype))
+    others = [x + 1, (x + 1).view(4, 3).t(), x[:1] + 1, (x + 1)[1],
+              x[:, ::2][:, :1], x[1:1], x[2, 3], x[:1].expand(3, 4),
+              (x + 1).double(), x.to(lamina.int64)]
+    if dtype == 'float32':
+        others.append(lamina.tensor([[inf, nan, -0.0, -inf]]))
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        for left in (x, x.view(4, 3).t(), x[:, :1]):
+            for y in others:
+                if left.shape[0] != 3 or y.shape[:1] == (0,):
+                    left = left[:1]
+                assert answer(left, y) == answer(
+                    left.to('python'), y.to('python')), (left, y)

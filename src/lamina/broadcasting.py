@@ -528,16 +528,30 @@ def short_write(function, results):
 ONE = 1                 # the schemas' alpha, as long as nobody gives one
 
 
+def scaled(self, other, alpha):
+    """other * alpha, if all are floats of one kind; else None."""
+    dtype = self.dtype
+    if (isinstance(other, Tensor) and other.dtype is dtype
+            and dtype.category == 2 and type(alpha) in (float, int)):
+        a = array(other)
+        if a.flags.c_contiguous:
+            return own(quiet(np.multiply, a, alpha), dtype)
+
+
 def binary_kernel(function, plan, results):
     """The kernel of two inputs: the short way, or the general one."""
     general, ndarray = general_kernel(function, plan), np.ndarray
     write = short_write(function, results)
 
     def kernel(self, other, alpha=1, out=None):
-        if out is not None or alpha is not ONE:
+        if out is not None:
             if out is not self or not write(self, other, alpha):
                 return general(self, other, alpha, out=out)
             return self
+        if alpha is not ONE:
+            product = scaled(self, other, alpha)
+            return (general(self, other, alpha) if product is None
+                    else kernel(self, product))
         try:
             dtype, a = self.dtype, self.array
             result = results[dtype]
