@@ -1133,9 +1133,10 @@ def writing(operator, kernel):
     fill = kernel if takes_out(kernel) else copying(kernel)
 
     def in_place(self, *args):
-        before = self.storage.version
+        storage = self.storage
+        before = storage.version
         fill(self, *args, out=self)
-        self.storage.version = before + 1
+        storage.version = before + 1
         return self
 
     def into(*args):
