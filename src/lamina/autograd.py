@@ -773,6 +773,7 @@ FREE = """
 MAYBE_FREE = """
     if type(node.{x}_) not in NUMBERS: node.{x}_ = FREED"""
 NUMBERS = {int, float, bool, type(None)}
+UNCHANGED = lambda grad: grad         # what it gets is what it gives
 
 
 def apply_text(recipe):
@@ -786,9 +787,11 @@ def apply_text(recipe):
             text = f"unpack_list({text}, node, {name!r})"
         unpacked += (UNPACK if text[0] == "n" and name in recipe.tensors else
                      "\n        {x} = {text}").format(x=name, text=text)
-    for i, (_, names, first, pick) in enumerate(recipe.formulas):
+    for i, (formula, names, first, pick) in enumerate(recipe.formulas):
         text = f"formula{i}({', '.join([first, *names])})"
-        if first == "grad":
+        if formula.__code__.co_code == UNCHANGED.__code__.co_code:
+            text = first                # there is nothing to call
+        elif first == "grad" and recipe.outputs != ["result"]:
             text = f"{text} if grad is not None else None"
         found.append(text if pick is None else f"*chosen({text}, {pick})")
     return APPLY.format(
