@@ -538,6 +538,20 @@ def test_an_edge_leads_to_an_output_by_its_number(device):
     assert x.grad.tolist() == [31.0, 79.0]
 
 
+def test_the_slope_of_relu_has_a_gradient_of_zeros(device):
+    x = lamina.tensor([1.0, -2.0, 3.0], device=device, requires_grad=True)
+    slope, = lamina.autograd.grad(x.relu().sum(), x, create_graph=True)
+    assert slope.tolist() == [1.0, 0.0, 1.0]
+    (slope * slope).sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0, 0.0]
+    hidden = (x * 2).relu()
+    slope, = lamina.autograd.grad((hidden * hidden).sum(), x,
+                                  create_graph=True)
+    x.grad = None
+    slope.sum().backward()
+    assert x.grad.tolist() == [8.0, 0.0, 8.0]
+
+
 def test_a_walk_from_nothing_does_nothing():
     assert lamina.autograd.backward([]) is None
 

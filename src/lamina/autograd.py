@@ -1448,8 +1448,9 @@ elementwise("_relu_backward(Tensor grad_output, Tensor output) -> Tensor",
             lambda grad, y: grad if y != 0 else 0.0,
             np and numpy_relu_backward, numbers=(), inplace=False)
 relu_back = functions["_relu_backward"]
-derivative("_relu_backward", grad_output=lambda grad, output:
-           relu_back(grad, output))
+derivative("_relu_backward",
+           grad_output=lambda grad, output: relu_back(grad, output),
+           output=lambda grad: grad.new_zeros(grad.shape))
 
 
 derivative("div.Tensor",
