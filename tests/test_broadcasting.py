@@ -1387,3 +1387,22 @@ def test_alpha_short_and_general(name, dtype, alpha):
                     left = left[:1]
                 assert answer(left, y) == answer(
                     left.to('python'), y.to('python')), (left, y)
+
+
+@pytest.mark.parametrize('alpha', [2, 0.5, -1, True, 10**400, inf],
+                         ids=['2', '0.5', '-1', 'True', 'huge', 'inf'])
+@pytest.mark.parametrize('name', ['add', 'sub', 'rsub'])
+def test_alpha_beside_a_plain_number(name, alpha):
+    """A number on the left, or an int that is no float, has a factor too."""
+    def answer(device, number):
+        x = lamina.tensor([1.0, -2.0, 0.0], device=device)
+        args = (x, number) if name == 'rsub' else (number, x)
+        args = (x, x + 1) if number is None else args
+        try:
+            found = getattr(lamina, name)(*args, alpha=alpha)
+        except (RuntimeError, OverflowError) as error:
+            return type(error), str(error)
+        return found.dtype, str(found.tolist())
+
+    for number in (3, 2.5, True, None):
+        assert answer('cpu', number) == answer('python', number)

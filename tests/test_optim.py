@@ -902,3 +902,13 @@ def test_a_step_is_seen_by_logs_and_modes():
     assert log == ['_foreach_add_.List'] and p.tolist() == [0, 0]
     assert seen == [('_foreach_add_.List', {'alpha': -0.5})]
     assert p._version == 2
+
+
+@pytest.mark.parametrize('x', [
+    lamina.ones(3) * 1, lamina.ones(3, 2)[:, 0]], ids=['new', 'strided'])
+def test_adding_to_a_list_goes_from_left_to_right(x):
+    """What was added to may be added next, however each is added."""
+    add = lamina.dispatch.functions['_foreach_add_']
+    y = lamina.zeros(3).add_(0)         # it has both array and storage
+    add([x, y, x], [lamina.ones(3), x, y])
+    assert y.tolist() == [2.0] * 3 and x.tolist() == [4.0] * 3

@@ -530,12 +530,12 @@ ONE = 1                 # the schemas' alpha, as long as nobody gives one
 
 def scaled(self, other, alpha):
     """other * alpha, if all are floats of one kind; else None."""
-    dtype = self.dtype
-    if (isinstance(other, Tensor) and other.dtype is dtype
-            and dtype.category == 2 and type(alpha) in (float, int)):
+    if (isinstance(self, Tensor) and isinstance(other, Tensor)
+            and self.dtype is other.dtype and self.dtype.category == 2
+            and type(alpha) is float):      # an int may be too large for one
         a = array(other)
         if a.flags.c_contiguous:
-            return own(quiet(np.multiply, a, alpha), dtype)
+            return own(quiet(np.multiply, a, alpha), self.dtype)
 
 
 def binary_kernel(function, plan, results):

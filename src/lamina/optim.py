@@ -178,14 +178,15 @@ def foreach_add_(self, other, alpha):
         x.add_(y, alpha=alpha)
 
 
-def add_arrays(self, other, alpha):
-    """Do the pairs whose arrays NumPy can add as they are; give the rest."""
-    dtype, add, multiply, rest = self[0].dtype, np.add, np.multiply, []
+def add_arrays(pairs, dtype, alpha):
+    """Take pairs from an iterator as long as NumPy can add their arrays as
+    they are; give the one that it cannot."""
+    add, multiply = np.add, np.multiply
     if dtype in (float32, float64):     # a factor is read once, not each time
         factor = np.array(alpha, numpy_dtypes[dtype])
     else:
         dtype = None
-    for x, y in zip(self, other):
+    for x, y in pairs:
         a, b, storage = x.array, y.array, x._storage
         if (x.dtype is y.dtype is dtype and a is not None and b is not None
                 and storage is not None and a.flags.c_contiguous):
@@ -195,14 +196,14 @@ def add_arrays(self, other, alpha):
                 continue
             except ValueError:          # they are not of one shape
                 pass
-        rest.append((x, y))
-    return rest
+        return x, y
 
 
 @impl("_foreach_add_.List", "cpu")
 def cpu_foreach_add_(self, other, alpha):
-    for x, y in quiet(add_arrays, self, other, alpha):
-        x.add_(y, alpha=alpha)
+    pairs = zip(self, other)
+    while pair := quiet(add_arrays, pairs, self[0].dtype, alpha):
+        pair[0].add_(pair[1], alpha=alpha)
 
 
 def add_to_each(tensors, others, alpha):
