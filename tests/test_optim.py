@@ -912,3 +912,14 @@ def test_adding_to_a_list_goes_from_left_to_right(x):
     y = lamina.zeros(3).add_(0)         # it has both array and storage
     add([x, y, x], [lamina.ones(3), x, y])
     assert y.tolist() == [2.0] * 3 and x.tolist() == [4.0] * 3
+
+
+@pytest.mark.parametrize('lr', [lamina.tensor([0.1, 0.2]), 1j, 'much'])
+def test_a_rate_that_is_no_number_is_refused_in_each_step(lr):
+    p = lamina.ones(2).add_(0).requires_grad_()
+    p.grad = lamina.ones(2).add_(0)
+    optimizer = optim.SGD([p])
+    optimizer.param_groups[0]['lr'] = lr
+    with pytest.raises((RuntimeError, TypeError), match='number|element|str'):
+        optimizer.step()
+    assert p.tolist() == [1.0, 1.0]

@@ -182,8 +182,8 @@ def add_arrays(pairs, dtype, alpha):
     """Take pairs from an iterator as long as NumPy can add their arrays as
     they are; give the one that it cannot."""
     add, multiply = np.add, np.multiply
-    if dtype in (float32, float64):     # a factor is read once, not each time
-        factor = np.array(alpha, numpy_dtypes[dtype])
+    if dtype in (float32, float64) and isinstance(alpha, (float, int)):
+        factor = np.array(alpha, numpy_dtypes[dtype])   # is read once
     else:
         dtype = None
     for x, y in pairs:
