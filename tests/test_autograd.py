@@ -13,6 +13,7 @@ from hypothesis import given, settings
 
 import lamina
 import lamina.autograd as autograd
+import lamina.dispatch as dispatch
 from lamina.autograd import (
     AccumulateGrad, AutogradMeta, Function, Node, accumulate, backward,
     checkpoint, collides, derivative, derivatives, detect_anomaly, edge_of,
@@ -562,6 +563,23 @@ def test_sums_on_the_way_are_logged():
     with log_operators() as log:
         y.backward()
     assert sum('add' in str(line) for line in log) == 3
+
+
+@pytest.mark.parametrize('own', [
+    lambda add: lambda self, other, alpha: add(self, other, alpha),
+    lambda add: lambda self, other, alpha, *, out=None:
+        add(self, other, alpha, out=out)], ids=['plain', 'out'])
+def test_sums_on_the_way_use_the_kernel_that_was_put_in_place(own):
+    kernel = operators['add.Tensor'].kernels[dispatch.CPU]
+    x, g = leaf([1.0, 2.0]), lamina.tensor([1.0, 2.0])
+    y = x * 1
+    z = y + y + y + y
+    try:
+        impl('add.Tensor', 'cpu')(own(kernel))
+        z.backward(g)
+    finally:
+        impl('add.Tensor', 'cpu')(kernel)
+    assert x.grad.tolist() == [4.0, 8.0] and g.tolist() == [1.0, 2.0]
 
 
 def test_detach_and_detach_():

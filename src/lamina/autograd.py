@@ -26,7 +26,7 @@ from lamina.broadcasting import (
 )
 from lamina.dispatch import (
     CPU, add_layer, array, define, from_array, functions, impl, include,
-    kernel_of, lookup, new_tensor, np, numpy_dtypes, operators, own,
+    kernel_of, lookup, new_tensor, np, numpy_dtypes, operators, own, takes_out,
 )
 from lamina.reductions import (
     in_blocks, pairwise_sum, reduced_dims, reduced_shape, row_of_ones, rowwise,
@@ -1072,19 +1072,21 @@ def adder(recorded):
 
     If nothing is recorded, the kernel is looked up here, once. From the
     third gradient on it adds into the sum of the first two, which nobody
-    else has.
+    else has, if it can: a kernel need not take `out`.
     """
     kernel = np and lookup(operators["add.Tensor"], CPU)
-    ours = set()
+    writes, ours = takes_out(kernel), set()
     recorded = recorded or dispatch.included
 
     def add_up(place, before, grad):
         if recorded or not before.keys == grad.keys == CPU:
             return before + grad
         if place in ours:
-            return kernel(before, grad, 1, before)
-        ours.add(place)
-        return kernel(before, grad)
+            kernel(before, grad, 1, out=before)
+            return before
+        if writes:
+            ours.add(place)
+        return kernel(before, grad, 1)
 
     return add_up
 
