@@ -1406,3 +1406,15 @@ def test_alpha_beside_a_plain_number(name, alpha):
 
     for number in (3, 2.5, True, None):
         assert answer('cpu', number) == answer('python', number)
+
+
+def test_numbers_in_place_are_those_of_the_plain_form(device):
+    x = lamina.ones(2, device=device)
+    assert x.add_(2**40, alpha=2**40).tolist() == [1.0 + 2.0**80] * 2
+    x = lamina.ones(2, device=device).add_(2.5, alpha=3)
+    assert x.tolist() == [8.5, 8.5]
+    for bad in (True, False):
+        with pytest.raises(RuntimeError, match=f'alpha is {bad}'):
+            lamina.ones(2, device=device).add_(x, alpha=bad)
+    with pytest.raises(RuntimeError, match='no meaning for bools'):
+        lamina.ones(2, device=device).sub_(True)

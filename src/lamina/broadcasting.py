@@ -507,14 +507,18 @@ def short_write(function, results):
             if (results[dtype] is not dtype or dtype.category != 2
                     or not a.flags.c_contiguous):
                 return False
+            if type(alpha) is bool:
+                return False
             if isinstance(other, Tensor):
                 if other.dtype is not dtype:
                     return False
                 other = array(other)
-            if alpha is True:
+                if alpha != 1:
+                    other = run_quiet(np.multiply, other, alpha)
+            elif type(other) in (float, int):
+                other *= alpha
+            else:
                 return False
-            if alpha != 1:
-                other = run_quiet(np.multiply, other, alpha)
             run_quiet(function, a, other, out=a)
             return True
         except (AttributeError, KeyError, RuntimeError, ValueError,
