@@ -553,6 +553,17 @@ def test_the_slope_of_relu_has_a_gradient_of_zeros(device):
     assert x.grad.tolist() == [8.0, 0.0, 8.0]
 
 
+@pytest.mark.parametrize('rows', [0, 1, 5, 128, 129])
+def test_the_sign_of_matmul_and_a_sum_of_rows_have_gradients(device, rows):
+    x = lamina.ones(rows, 3, device=device, requires_grad=True)
+    w = lamina.ones(3, 4, device=device, requires_grad=True)
+    y = x @ w
+    assert y.grad_fn.name() == 'MmBackward0'
+    (y.sum(0) * 2).sum().backward()
+    assert x.grad.tolist() == [[8.0] * 3] * rows
+    assert w.grad.tolist() == [[2.0 * rows] * 4] * 3
+
+
 def test_a_walk_from_nothing_does_nothing():
     assert lamina.autograd.backward([]) is None
 

@@ -211,6 +211,8 @@ def test_parameter():
         nn.Parameter([1.])
     with pytest.raises(RuntimeError, match='floating'):
         nn.Parameter(lamina.tensor([1]))
+    assert type(lamina.ones(1, 2) @ nn.Parameter(lamina.ones(2, 3))) is (
+        lamina.Tensor)
 
 
 def test_attributes_register():
