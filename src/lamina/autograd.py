@@ -26,7 +26,7 @@ from lamina.broadcasting import (
 )
 from lamina.dispatch import (
     CPU, add_layer, array, define, from_array, functions, impl, include,
-    kernel_of, lookup, new_tensor, np, numpy_dtypes, operators, own, takes_out,
+    kernel_of, lookup, new_tensor, np, numpy_dtypes, operators, own,
 )
 from lamina.reductions import (
     in_blocks, pairwise_sum, reduced_dims, reduced_shape, row_of_ones, rowwise,
@@ -1070,22 +1070,20 @@ def fit_output(grad, node, nr):
 def adder(recorded):
     """The function that adds up what arrives at a place in one walk.
 
-    If nothing is recorded, the kernel is looked up here, once. From the
-    third gradient on it adds into the sum of the first two, which nobody
-    else has, if it can: a kernel need not take `out`.
+    If nothing is recorded, the kernel is looked up here, once, and from the
+    third gradient on NumPy adds into the sum of the first two, which nobody
+    else has.
     """
-    kernel = np and lookup(operators["add.Tensor"], CPU)
-    writes, ours = takes_out(kernel), set()
+    kernel, ours = np and lookup(operators["add.Tensor"], CPU), set()
     recorded = recorded or dispatch.included
 
     def add_up(place, before, grad):
         if recorded or not before.keys == grad.keys == CPU:
             return before + grad
         if place in ours:
-            kernel(before, grad, 1, out=before)
+            quiet(np.add, array(before), array(grad), array(before))
             return before
-        if writes:
-            ours.add(place)
+        ours.add(place)
         return kernel(before, grad, 1)
 
     return add_up
