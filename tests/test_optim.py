@@ -843,7 +843,8 @@ def test_adding_to_a_list_is_add_of_each(device, alpha):
                 lamina.ones(2, 0).to(device), lamina.ones(3, 2).to(device),
                 lamina.ones(2, dtype=F64, device=device)], base
     others = [lamina.tensor([[math.inf, math.nan, -0.0, 1e30]] * 2),
-              lamina.ones(2, 3).t(), lamina.tensor(3.), lamina.ones(0), lamina.arange(3.).view(3, 1),
+              lamina.ones(2, 3).t(), lamina.tensor(3.), lamina.ones(0),
+              lamina.arange(3.).view(3, 1),
               lamina.tensor([1e-3, 3.0], dtype=F64)]
     others = [o.to(device) for o in others]
     (found, base), (want, other) = make(), make()
@@ -871,7 +872,8 @@ def test_what_cannot_be_added_leaves_the_rest_added_once():
 
 def test_sgd_moves_parameters_of_several_kinds():
     params = [lamina.ones(2), lamina.ones(2, dtype=F64),
-              lamina.ones(2, device='python'), lamina.ones(2, dtype=lamina.float16),
+              lamina.ones(2, device='python'),
+              lamina.ones(2, dtype=lamina.float16),
               lamina.ones(3, 2).t(), lamina.ones(2)]
     for p in params[:-1]:
         p.requires_grad_().grad = lamina.ones_like(p) * 2
